@@ -1,0 +1,87 @@
+"""stepmask: token masks for structured LLM output that a decoding step never waits for.
+
+The public names load on first use, so `import stepmask` imports no NumPy, Numba or torch and compiles nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .grammar.choice import choice
+    from .grammar.errors import (
+        GrammarError,
+        GrammarSyntaxError,
+        GrammarTooLarge,
+        GrammarUnsatisfiable,
+        GrammarUnsupported,
+    )
+    from .grammar.expression import Grammar
+    from .grammar.limits import Limits
+    from .grammar.regex import regex
+    from .masks.batch import Batch
+    from .masks.compiled import CompiledGrammar, compile
+    from .masks.matcher import Matcher
+    from .masks.sampling import apply_masks, sample
+    from .masks.vocabulary import Vocabulary, VocabularyError
+    from .masks.warm_up import warm_up
+
+__version__ = "0.1.0"
+
+#: Public name -> the module that defines it.
+_HOMES = {
+    "Batch": ".masks.batch",
+    "CompiledGrammar": ".masks.compiled",
+    "Grammar": ".grammar.expression",
+    "GrammarError": ".grammar.errors",
+    "GrammarSyntaxError": ".grammar.errors",
+    "GrammarTooLarge": ".grammar.errors",
+    "GrammarUnsatisfiable": ".grammar.errors",
+    "GrammarUnsupported": ".grammar.errors",
+    "Limits": ".grammar.limits",
+    "Matcher": ".masks.matcher",
+    "Vocabulary": ".masks.vocabulary",
+    "VocabularyError": ".masks.vocabulary",
+    "apply_masks": ".masks.sampling",
+    "choice": ".grammar.choice",
+    "compile": ".masks.compiled",
+    "regex": ".grammar.regex",
+    "sample": ".masks.sampling",
+    "warm_up": ".masks.warm_up",
+}
+
+__all__ = [
+    "Batch",
+    "CompiledGrammar",
+    "Grammar",
+    "GrammarError",
+    "GrammarSyntaxError",
+    "GrammarTooLarge",
+    "GrammarUnsatisfiable",
+    "GrammarUnsupported",
+    "Limits",
+    "Matcher",
+    "Vocabulary",
+    "VocabularyError",
+    "__version__",
+    "apply_masks",
+    "choice",
+    "compile",
+    "regex",
+    "sample",
+    "warm_up",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(home, __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

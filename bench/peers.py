@@ -1,0 +1,283 @@
+"""stepmask, xgrammar and llguidance behind one interface.
+
+`Library.compile(case)` gives a `Compiled`; its `matcher()` gives a `Matcher` with `mask()` and `accept(token)`. The
+library's `batches` make a `Batch` of compiled grammars, one a row, stepped by one call to `step(tokens)`; there are
+several where the library has several ways to step a batch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from cases import Case
+from numpy.typing import NDArray
+
+
+class Refused(Exception):
+    """The library does not take this grammar, or gave up on it in mid-text."""
+
+
+class Matcher(Protocol):
+    """State of one sequence."""
+
+    def mask(self) -> Any:
+        """Compute the token bitmask of the next token."""
+
+    def accept(self, token: int) -> bool:
+        """Advance by a token."""
+
+    def check(self) -> None:
+        """Raise `Refused` where the library has put the matcher into an error state."""
+
+
+class Compiled(Protocol):
+    """A compiled grammar."""
+
+    def matcher(self) -> Matcher: ...
+
+
+class Batch(Protocol):
+    """One sequence a row, all stepped together."""
+
+    def step(self, tokens: NDArray[np.int32]) -> None:
+        """Masks of all rows, then one token for each."""
+
+    def restart(self, rows: Sequence[int]) -> None:
+        """Put these rows back to the start of their grammar."""
+
+
+class Library(Protocol):
+    """One library with one tokenizer."""
+
+    name: str
+    batches: Mapping[str, Callable[[Sequence[Any]], Batch]]
+
+    def compile(self, case: Case) -> Compiled:
+        """Compile anew, from nothing kept."""
+
+
+def _hf_tokenizer(path: Path) -> Any:
+    """A tokenizer.json as transformers loads it, end token included where tokenizer_config.json is beside it."""
+    import transformers
+
+    if (path.parent / "tokenizer_config.json").exists():
+        return transformers.AutoTokenizer.from_pretrained(str(path.parent))
+    return transformers.PreTrainedTokenizerFast(tokenizer_file=str(path))
+
+
+class Stepmask:
+    """This library. Each compile starts from an empty disk cache and an empty mask store."""
+
+    name = "stepmask"
+
+    def __init__(self, tokenizer: Path) -> None:
+        import stepmask
+
+        stepmask.warm_up()
+        self.vocabulary = stepmask.Vocabulary.from_file(tokenizer)
+        self.batches = {self.name: self._batch}
+
+    def compile(self, case: Case) -> Compiled:
+        import stepmask
+
+        grammar = stepmask.choice(case.options) if case.options else stepmask.regex(case.pattern)
+        return _StepmaskCompiled(stepmask.compile(grammar, self.vocabulary, use_cache=False))
+
+    def _batch(self, compiled: Sequence[_StepmaskCompiled]) -> Batch:
+        return _StepmaskBatch(self.vocabulary, [one.inner for one in compiled])
+
+
+class _StepmaskCompiled:
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def matcher(self) -> Matcher:
+        return _StepmaskMatcher(self.inner.matcher())
+
+
+class _StepmaskMatcher:
+    def __init__(self, inner: Any) -> None:
+        self.mask = inner.mask
+        self.accept = inner.accept
+
+    def check(self) -> None:
+        pass
+
+
+class _StepmaskBatch:
+    def __init__(self, vocabulary: Any, compiled: Sequence[Any]) -> None:
+        import stepmask
+
+        self._compiled = compiled
+        self._batch = stepmask.Batch(vocabulary, slots=len(compiled))
+        self._slots = np.array([self._batch.add(one) for one in compiled], np.int32)
+
+    def step(self, tokens: NDArray[np.int32]) -> None:
+        self._batch.plan(self._slots)
+        self._batch.advance(self._slots, tokens)
+
+    def restart(self, rows: Sequence[int]) -> None:
+        for row in rows:
+            self._batch.remove(int(self._slots[row]))
+            self._slots[row] = self._batch.add(self._compiled[row])
+
+
+class Xgrammar:
+    """xgrammar as it comes, its compile cache emptied before each compile."""
+
+    name = "xgrammar"
+
+    def __init__(self, tokenizer: Path) -> None:
+        import xgrammar
+
+        hf = _hf_tokenizer(tokenizer)
+        self._info = xgrammar.TokenizerInfo.from_huggingface(hf, vocab_size=_ids(hf))
+        self._compiler = xgrammar.GrammarCompiler(self._info, max_threads=1)
+        self.batches = {
+            self.name: lambda compiled: _XgrammarBatch(compiled, self._info.vocab_size, loop=False),
+            f"{self.name}, loop": lambda compiled: _XgrammarBatch(compiled, self._info.vocab_size, loop=True),
+        }
+
+    def compile(self, case: Case) -> Compiled:
+        self._compiler.clear_cache()
+        try:
+            if case.options:
+                quoted = (option.replace("\\", "\\\\").replace('"', '\\"') for option in case.options)
+                inner = self._compiler.compile_grammar("root ::= " + " | ".join(f'"{text}"' for text in quoted))
+            else:
+                inner = self._compiler.compile_regex(case.pattern)
+        except RuntimeError as error:
+            raise Refused(str(error).strip().splitlines()[-1].rpartition(": ")[2]) from None
+        return _XgrammarCompiled(inner, self._info.vocab_size)
+
+
+class _XgrammarCompiled:
+    def __init__(self, inner: Any, ids: int) -> None:
+        self.inner = inner
+        self._ids = ids
+
+    def matcher(self) -> Matcher:
+        return _XgrammarMatcher(self.inner, self._ids)
+
+
+class _XgrammarMatcher:
+    def __init__(self, compiled: Any, ids: int) -> None:
+        import xgrammar
+
+        self._inner = xgrammar.GrammarMatcher(compiled)
+        self._bits = xgrammar.allocate_token_bitmask(1, ids)
+        self.accept = self._inner.accept_token
+
+    def mask(self) -> Any:
+        self._inner.fill_next_token_bitmask(self._bits)
+        return self._bits
+
+    def check(self) -> None:
+        pass
+
+
+class _XgrammarBatch:
+    def __init__(self, compiled: Sequence[_XgrammarCompiled], ids: int, loop: bool) -> None:
+        import xgrammar
+
+        self._matchers = [xgrammar.GrammarMatcher(one.inner) for one in compiled]
+        self._bits = xgrammar.allocate_token_bitmask(len(compiled), ids)
+        self._batch = None if loop else xgrammar.BatchGrammarMatcher(max_threads=1)
+
+    def step(self, tokens: NDArray[np.int32]) -> None:
+        if self._batch is not None:
+            self._batch.batch_fill_next_token_bitmask(self._matchers, self._bits)
+        else:
+            for row, matcher in enumerate(self._matchers):
+                matcher.fill_next_token_bitmask(self._bits, row)
+        for matcher, token in zip(self._matchers, tokens.tolist(), strict=True):
+            matcher.accept_token(token)
+
+    def restart(self, rows: Sequence[int]) -> None:
+        for row in rows:
+            self._matchers[row].reset()
+
+
+class Llguidance:
+    """llguidance as it comes; a batch step is its executor with one thread."""
+
+    name = "llguidance"
+
+    def __init__(self, tokenizer: Path) -> None:
+        import llguidance.hf
+
+        hf = _hf_tokenizer(tokenizer)
+        self._tokenizer = llguidance.hf.from_tokenizer(hf, n_vocab=_ids(hf))
+        self.batches = {self.name: lambda compiled: _LlguidanceBatch(compiled, self._tokenizer.vocab_size)}
+
+    def compile(self, case: Case) -> Compiled:
+        import llguidance
+
+        pattern = "|".join(re.escape(option) for option in case.options) if case.options else case.pattern
+        compiled = _LlguidanceCompiled(self._tokenizer, llguidance.LLMatcher.grammar_from_regex(pattern))
+        compiled.matcher().check()
+        return compiled
+
+
+class _LlguidanceCompiled:
+    """The parsed grammar; matchers are copies of the first, as its documentation advises."""
+
+    def __init__(self, tokenizer: Any, grammar: str) -> None:
+        import llguidance
+
+        self.inner = llguidance.LLMatcher(tokenizer, grammar, log_level=0)
+        self._ids = tokenizer.vocab_size
+
+    def matcher(self) -> Matcher:
+        return _LlguidanceMatcher(self.inner.deep_copy(), self._ids)
+
+
+class _LlguidanceMatcher:
+    def __init__(self, inner: Any, ids: int) -> None:
+        from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
+
+        self._inner = inner
+        self._bits = allocate_token_bitmask(1, ids)
+        self._fill = fill_next_token_bitmask
+        self.accept = inner.consume_token
+
+    def mask(self) -> Any:
+        self._fill(self._inner, self._bits)
+        return self._bits
+
+    def check(self) -> None:
+        if self._inner.is_error():
+            raise Refused(self._inner.get_error().splitlines()[0])
+
+
+class _LlguidanceBatch:
+    def __init__(self, compiled: Sequence[_LlguidanceCompiled], ids: int) -> None:
+        import llguidance
+        from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask_par
+
+        self._matchers = [one.inner.deep_copy() for one in compiled]
+        self._rows = [(matcher, row) for row, matcher in enumerate(self._matchers)]
+        self._bits = allocate_token_bitmask(len(compiled), ids)
+        self._executor = llguidance.LLExecutor(num_threads=1)
+        self._fill = fill_next_token_bitmask_par
+
+    def step(self, tokens: NDArray[np.int32]) -> None:
+        self._fill(self._executor, self._rows, self._bits)
+        for matcher, token in zip(self._matchers, tokens.tolist(), strict=True):
+            matcher.consume_token(token)
+
+    def restart(self, rows: Sequence[int]) -> None:
+        for row in rows:
+            self._matchers[row].reset()
+
+
+def _ids(hf_tokenizer: Any) -> int:
+    """One more than the largest token id (`len()` is less where there are holes)."""
+    return 1 + max(hf_tokenizer.get_vocab().values())
+
+
+LIBRARIES: dict[str, type[Any]] = {one.name: one for one in (Stepmask, Xgrammar, Llguidance)}

@@ -1,0 +1,256 @@
+"""Frames of minimal DFAs into the sections of an `Automaton`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._numba import kernel
+from .automaton import CALLS, COUNTER, FINAL, FINITE, HAS_CALLS, HAS_TOKENS, PLAIN, TOKENS, Automaton
+from .build import Symbols
+from .determinize import Dfa
+from .expression import Ranges
+from .loops import find_loops
+from .position import Int32Array, Uint8Array
+
+_FAR = 2**31 - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """One frame: the DFA of a rule or of one item, and for a counted repeat how many items (`maximum` -1: no bound)."""
+
+    dfa: Dfa
+    kind: int = PLAIN
+    minimum: int = 0
+    maximum: int = 0
+
+
+def assemble(root: Frame, called: dict[int, Frame], symbols: Symbols, loops: list[Ranges]) -> Automaton:
+    """The automaton of `root` and the frames it calls, `called` being by symbol; frames are numbered breadth first."""
+    call_symbols = sorted(called)
+    token_symbols = {symbol: name for name, symbol in symbols.tokens.items()}
+    frames, frame_of = [root], dict[int, int]()
+    for frame in frames:  # grows while it is read
+        for symbol in call_symbols:
+            if symbol not in frame_of and (frame.dfa.columns(symbol, 1) >= 0).any():
+                frame_of[symbol] = len(frames)
+                frames.append(called[symbol])
+    offsets = np.cumsum([0] + [frame.dfa.n_states for frame in frames])
+    n_states = int(offsets[-1])
+    used_tokens = [
+        symbol for symbol in sorted(token_symbols) if any((f.dfa.columns(symbol, 1) >= 0).any() for f in frames)
+    ]
+    lengths = _frame_lengths(frames, frame_of)
+
+    arrays: dict[str, Any] = _byte_sections(frames, offsets)
+    n_classes = arrays.pop("n_classes")
+    flags = np.concatenate([frame.dfa.final for frame in frames]) * np.uint8(FINAL)
+    for name, numbers in (("call", frame_of), ("token", {symbol: i for i, symbol in enumerate(used_tokens)})):
+        state, value, target = _symbol_edges(frames, offsets, numbers)
+        start = np.zeros(n_states + 1, np.int32)
+        np.cumsum(np.bincount(state, minlength=n_states), out=start[1:])
+        arrays[f"{name}_start"], arrays[f"{name}_target"] = start, target
+        arrays["call_frame" if name == "call" else "token_symbol"] = value
+        flags[np.unique(state)] |= HAS_CALLS if name == "call" else HAS_TOKENS
+    arrays["state_flags"] = flags.astype(np.uint8)
+    arrays["state_frame"] = np.repeat(np.arange(len(frames)), np.diff(offsets)).astype(np.int32)
+    arrays["frame_start"] = offsets[:-1].astype(np.int32)
+    arrays["frame_kind"] = np.array([frame.kind for frame in frames], np.uint8)
+    arrays["frame_minimum"] = np.array([frame.minimum for frame in frames], np.int64)
+    arrays["frame_maximum"] = np.array([frame.maximum for frame in frames], np.int64)
+    arrays["frame_length"] = np.array([lengths[i][0] for i in range(len(frames))], np.int64)
+    distance = np.concatenate([lengths[i][1] for i in range(len(frames))])
+    arrays["state_distance"] = np.minimum(distance, _FAR).astype(np.int32)
+    arrays["state_loop"], found = find_loops(arrays, n_classes, loops)
+    arrays.update(loop_sections(found))
+
+    header_flags = (CALLS if frame_of else 0) | (TOKENS if used_tokens else 0)
+    if len(frames) == 1 and lengths[0][2]:
+        header_flags |= FINITE
+    metadata = {"tokens": [token_symbols[symbol] for symbol in used_tokens]}
+    return Automaton.build(arrays, n_classes=n_classes, root_frame=0, flags=header_flags, metadata=metadata)
+
+
+def loop_sections(found: list[Ranges]) -> dict[str, Int32Array]:
+    """The sections that list the classes of `state_loop`."""
+    starts = np.cumsum([0] + [len(ranges) for ranges in found]).astype(np.int32)
+    pairs = [end for ranges in found for pair in ranges for end in pair]
+    return {"loop_start": starts, "loop_ranges": np.array(pairs, np.int32)}
+
+
+def coarsest_classes(columns: list[npt.NDArray[Any]]) -> tuple[Uint8Array, Int32Array]:
+    """Byte classes from tables [rows, 256]: (class of each byte, first byte of each class), by first occurrence."""
+    keys: list[list[bytes]] = []
+    for table in columns:
+        turned = np.ascontiguousarray(table.T)
+        keys.append([row.tobytes() for row in turned])
+    byte_class = np.zeros(256, np.uint8)
+    numbers: dict[tuple[bytes, ...], int] = {}
+    firsts: list[int] = []
+    for byte, key in enumerate(zip(*keys, strict=True) if keys else [()] * 256):
+        if key not in numbers:
+            numbers[key] = len(firsts)
+            firsts.append(byte)
+        byte_class[byte] = numbers[key]
+    return byte_class, np.array(firsts, np.int32)
+
+
+def _byte_sections(frames: list[Frame], offsets: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """byte_class, edges, dense, single_byte, single_target and n_classes."""
+    edges: list[npt.NDArray[Any]] = []
+    rows: list[npt.NDArray[Any]] = []
+    tables: list[npt.NDArray[Any]] = []  # for each frame with dense rows: the class of each byte by its column
+    single_byte: list[npt.NDArray[Any]] = []
+    single_target: list[npt.NDArray[Any]] = []
+    n_rows = n_single = 0
+    for frame, offset in zip(frames, offsets, strict=False):
+        dfa = frame.dfa
+        byte_classes = int(dfa.class_of[255]) + 1
+        delta = dfa.delta[:, :byte_classes]
+        sizes = np.bincount(dfa.class_of[:256], minlength=byte_classes)
+        n_bytes = (delta >= 0) @ sizes
+        single, dense = np.flatnonzero(n_bytes == 1), np.flatnonzero(n_bytes > 1)
+        row = np.full(dfa.n_states, -1, np.int64)
+        row[single] = -2 - (n_single + np.arange(len(single)))
+        row[dense] = n_rows + np.arange(len(dense))
+        edges.append(row)
+        klass = np.argmax(delta[single] >= 0, axis=1) if len(single) else np.zeros(0, np.int64)
+        single_byte.append(dfa.first_of[klass])
+        single_target.append(delta[single, klass] + offset)
+        n_single += len(single)
+        if len(dense):
+            n_rows += len(dense)
+            part = np.where(delta[dense] >= 0, delta[dense] + offset, -1).astype(np.int32)
+            column_class, firsts = _merge_columns(part)
+            tables.append(column_class[dfa.class_of[:256]])
+            rows.append(part[:, firsts])
+    byte_class, first_of = coarsest_classes([table[None, :] for table in tables])
+    dense_rows = [part[:, table[first_of]] for part, table in zip(rows, tables, strict=True)]
+    return {
+        "n_classes": len(first_of),
+        "byte_class": byte_class,
+        "edges": np.concatenate(edges).astype(np.int32),
+        "dense": np.concatenate(dense_rows).reshape(-1).astype(np.int32) if rows else np.zeros(0, np.int32),
+        "single_byte": np.concatenate(single_byte).astype(np.uint8),
+        "single_target": np.concatenate(single_target).astype(np.int32),
+    }
+
+
+def _merge_columns(table: Int32Array) -> tuple[Int32Array, Int32Array]:
+    """Equal columns as one: (new number of each column, a column of each number), by first occurrence."""
+    turned = np.ascontiguousarray(table.T)
+    numbers: dict[bytes, int] = {}
+    merged = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in turned], np.int32)
+    return merged, np.unique(merged, return_index=True)[1].astype(np.int32)
+
+
+def _symbol_edges(
+    frames: list[Frame], offsets: npt.NDArray[np.int64], numbers: dict[int, int]
+) -> tuple[npt.NDArray[np.int64], Int32Array, Int32Array]:
+    """Edges on the symbols in `numbers`, sorted by state and number: (state, number, target)."""
+    found: list[npt.NDArray[np.int64]] = [np.zeros((0, 3), np.int64)]
+    for frame, offset in zip(frames, offsets, strict=False):
+        for symbol, number in numbers.items():
+            column = frame.dfa.columns(symbol, 1)[:, 0]
+            states = np.flatnonzero(column >= 0)
+            found.append(np.stack([states + offset, np.full(len(states), number), column[states] + offset], axis=1))
+    table = np.concatenate(found)
+    table = table[np.lexsort((table[:, 1], table[:, 0]))]
+    return table[:, 0], table[:, 1].astype(np.int32), table[:, 2].astype(np.int32)
+
+
+def _frame_lengths(
+    frames: list[Frame], frame_of: dict[int, int]
+) -> dict[int, tuple[int, npt.NDArray[np.int64], bool]]:
+    """By frame: (fewest bytes of a string, fewest bytes from each state to a final one, whether it has no cycle)."""
+    done: dict[int, tuple[int, npt.NDArray[np.int64], bool]] = {}
+
+    def measure(number: int) -> tuple[int, npt.NDArray[np.int64], bool]:
+        if number not in done:
+            frame = frames[number]
+            dfa = frame.dfa
+            weight = np.ones(dfa.delta.shape[1], np.int64)
+            for symbol in range(256, len(dfa.class_of)):
+                klass = dfa.class_of[symbol]
+                if (dfa.delta[:, klass] >= 0).any():
+                    weight[klass] = measure(frame_of[symbol])[0] if symbol in frame_of else 0
+            distance, acyclic = _measure(np.ascontiguousarray(dfa.delta).reshape(-1), dfa.final, weight)
+            items = frame.minimum if frame.kind == COUNTER else 1
+            done[number] = int(distance[0]) * items, distance, bool(acyclic)
+        return done[number]
+
+    for number in range(len(frames)):
+        measure(number)
+    return done
+
+
+@kernel("(int32[::1], uint8[::1], int64[::1])")
+def _measure(
+    delta: Int32Array, final: Uint8Array, weight: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], bool]:
+    """Least weight to a final state, from each state of a trimmed DFA, and whether the DFA has no cycle."""
+    n = len(final)
+    n_classes = len(weight)
+    back_start = np.zeros(n + 1, np.int64)
+    for k in range(n * n_classes):
+        if delta[k] >= 0:
+            back_start[delta[k] + 1] += 1
+    for s in range(n):
+        back_start[s + 1] += back_start[s]
+    place = back_start[:n].copy()
+    source = np.empty(back_start[n], np.int32)
+    cost = np.empty(back_start[n], np.int64)
+    waiting = np.zeros(n, np.int64)  # edges out of a state that are not known to be on no cycle
+    for s in range(n):
+        for c in range(n_classes):
+            t = delta[s * n_classes + c]
+            if t >= 0:
+                source[place[t]] = s
+                cost[place[t]] = weight[c]
+                place[t] += 1
+                waiting[s] += 1
+    distance = np.full(n, np.int64(1) << 62, np.int64)
+    queue = np.empty(n + 1, np.int32)  # a ring: a state is in it at most once
+    queued = np.zeros(n, np.uint8)
+    head = 0
+    size = 0
+    for s in range(n):
+        if final[s]:
+            distance[s] = 0
+            queue[size] = s
+            queued[s] = 1
+            size += 1
+    while size > 0:
+        s = queue[head]
+        head = (head + 1) % (n + 1)
+        size -= 1
+        queued[s] = 0
+        for k in range(back_start[s], back_start[s + 1]):
+            p = source[k]
+            if distance[s] + cost[k] < distance[p]:
+                distance[p] = distance[s] + cost[k]
+                if not queued[p]:
+                    queued[p] = 1
+                    queue[(head + size) % (n + 1)] = p
+                    size += 1
+    removed = 0
+    top = 0
+    for s in range(n):
+        if waiting[s] == 0:
+            queue[top] = s
+            top += 1
+    while top > 0:
+        top -= 1
+        s = queue[top]
+        removed += 1
+        for k in range(back_start[s], back_start[s + 1]):
+            p = source[k]
+            waiting[p] -= 1
+            if waiting[p] == 0:
+                queue[top] = p
+                top += 1
+    return distance, removed == n

@@ -1,0 +1,191 @@
+"""The compiled form of a grammar: flat arrays in one contiguous, checked buffer.
+
+A *frame* is a deterministic byte automaton for one rule or one counted repeat. A *state* belongs to
+one frame and has byte edges, call edges (callee frame, return state), token edges and a final flag.
+The same bytes are the on-disk cache entry, the message between processes, and what the kernels read:
+they get the buffer's address and find each section through the header.
+
+How to read a state `s`:
+
+* ``edges[s] >= 0``: a dense row; the target for byte `b` is ``dense[edges[s] * n_classes + byte_class[b]]``
+  (-1 where there is none);
+* ``edges[s] == -1``: no byte edges;
+* ``edges[s] <= -2``: one edge, ``k = -2 - edges[s]``: ``single_byte[k]`` leads to ``single_target[k]``.
+
+Final states: a plain frame may return there. In a *counter* frame (a counted repeat; its automaton is
+that of one item) they end an item: with `r` completed items before the current one, the frame may
+return if ``r + 1 >= frame_minimum`` and may begin another item, by the edges of the frame's start
+state, if ``frame_maximum < 0 or r + 1 < frame_maximum``. `r` is the frame's *register*: 0 at the
+call; where there is no maximum it saturates at ``max(frame_minimum - 1, 0)``.
+A called frame never matches the empty string; callers bypass it where the repeat may be empty.
+
+A grammar whose DFA would be too large is one *lazy* frame: a position automaton (edge lists by byte
+class) that is determinised at run time. Its `edges` array is empty and the root frame's start is 0,
+the first *lazy* state set being {0}.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import GrammarError
+
+MAGIC = 0x4B534D50455453  # "STEPMSK"
+VERSION = 1
+HEADER_WORDS = 64
+
+# Header words (int64).
+H_MAGIC, H_VERSION, H_TOTAL_BYTES, H_CHECKSUM, H_N_STATES, H_N_CLASSES, H_N_FRAMES, H_ROOT_FRAME = range(8)
+H_N_LOOPS, H_LAZY_STATES, H_FLAGS, H_UNUSED = range(8, 12)
+H_SECTIONS = 16  # from here: byte offset of each section from the buffer's start, in SECTIONS' order
+
+# Flags of the automaton (header) and of a state.
+LAZY, FINITE, CALLS, TOKENS = 1, 2, 4, 8
+FINAL, HAS_CALLS, HAS_TOKENS = 1, 2, 4
+
+# Kinds of frame.
+PLAIN, COUNTER, LAZY_FRAME = 0, 1, 2
+
+#: Sections in the order of the buffer: (name, dtype). Each is aligned to 64 bytes.
+SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
+    ("byte_class", np.uint8),  # [256]
+    ("edges", np.int32),  # [n_states]
+    ("dense", np.int32),  # [rows * n_classes]
+    ("single_byte", np.uint8),  # [singles]
+    ("single_target", np.int32),  # [singles]
+    ("state_flags", np.uint8),  # [n_states] FINAL | HAS_CALLS | HAS_TOKENS
+    ("state_frame", np.int32),  # [n_states]
+    ("state_loop", np.int32),  # [n_states] index of the code point class the state loops on, or -1
+    ("state_distance", np.int32),  # [n_states] fewest bytes to a final state of the frame (calls included)
+    ("call_start", np.int32),  # [n_states + 1] where the call edges of a state begin
+    ("call_frame", np.int32),  # [calls]
+    ("call_target", np.int32),  # [calls] the state the caller is in after the return
+    ("token_start", np.int32),  # [n_states + 1]
+    ("token_symbol", np.int32),  # [token edges] index into the metadata's "tokens"
+    ("token_target", np.int32),  # [token edges]
+    ("frame_start", np.int32),  # [n_frames] start state
+    ("frame_kind", np.uint8),  # [n_frames] PLAIN | COUNTER | LAZY_FRAME
+    ("frame_minimum", np.int64),  # [n_frames] items, counter frames only
+    ("frame_maximum", np.int64),  # [n_frames] -1: no bound
+    ("frame_length", np.int64),  # [n_frames] fewest bytes of a string of the frame
+    ("loop_start", np.int32),  # [n_loops + 1] where the code point ranges of a loop class begin, in pairs
+    ("loop_ranges", np.int32),  # [2 * ranges] first, last, first, last, ...
+    ("lazy_edge_start", np.int32),  # [lazy_states + 1]
+    ("lazy_edges", np.int32),  # [3 * edges] lowest class, highest class, target
+    ("lazy_final", np.uint8),  # [lazy_states]
+    ("metadata", np.uint8),  # JSON: {"tokens": [names], ...}
+)
+SECTION_INDEX = {name: i for i, (name, _) in enumerate(SECTIONS)}
+_ALIGN = 64
+
+
+def _padded(n: int) -> int:
+    return -(-n // _ALIGN) * _ALIGN
+
+
+def _checksum(buffer: npt.NDArray[np.uint8]) -> int:
+    """63 bits over everything but the checksum's own header word."""
+    digest = hashlib.blake2b(digest_size=8)
+    digest.update(buffer[: 8 * H_CHECKSUM].data)
+    digest.update(buffer[8 * (H_CHECKSUM + 1) :].data)
+    return int.from_bytes(digest.digest(), "little") >> 1
+
+
+@dataclass(frozen=True, eq=False)
+class Automaton:
+    """A compiled grammar: `buffer` (uint8, 64-byte aligned) and views of its sections by name."""
+
+    buffer: npt.NDArray[np.uint8]
+    header: npt.NDArray[np.int64]
+    sections: dict[str, npt.NDArray[Any]] = field(repr=False)
+
+    @classmethod
+    def build(
+        cls, arrays: dict[str, npt.NDArray[Any]], *, n_classes: int, root_frame: int, flags: int, metadata: dict[str, Any]
+    ) -> Automaton:
+        """Pack `arrays` (those of SECTIONS but metadata; missing ones are empty) into a new buffer."""
+        arrays = dict(arrays)
+        arrays["metadata"] = np.frombuffer(json.dumps(metadata, sort_keys=True).encode(), np.uint8)
+        unknown = set(arrays) - set(SECTION_INDEX)
+        assert not unknown, unknown
+        data = [np.ascontiguousarray(arrays.get(name, np.empty(0, dtype)), dtype) for name, dtype in SECTIONS]
+        header = np.zeros(HEADER_WORDS, np.int64)
+        position = 8 * HEADER_WORDS
+        for i, part in enumerate(data):
+            header[H_SECTIONS + i] = position
+            position += _padded(part.nbytes)
+        total = position  # after it: the number of elements of each section
+        buffer = aligned_bytes(total + 8 * len(SECTIONS))
+        for i, part in enumerate(data):
+            start = int(header[H_SECTIONS + i])
+            buffer[start : start + part.nbytes] = part.view(np.uint8).reshape(-1)
+        lengths = np.array([part.size for part in data], np.int64)
+        buffer[total:] = lengths.view(np.uint8)
+        header[H_MAGIC], header[H_VERSION] = MAGIC, VERSION
+        header[H_TOTAL_BYTES] = buffer.nbytes
+        header[H_N_STATES] = len(arrays.get("edges", ()))
+        header[H_N_CLASSES] = n_classes
+        header[H_N_FRAMES] = len(arrays.get("frame_start", ()))
+        header[H_ROOT_FRAME] = root_frame
+        header[H_N_LOOPS] = max(0, len(arrays.get("loop_start", ())) - 1)
+        header[H_LAZY_STATES] = max(0, len(arrays.get("lazy_edge_start", ())) - 1)
+        header[H_FLAGS] = flags
+        buffer[: header.nbytes] = header.view(np.uint8)
+        view = buffer[: header.nbytes].view(np.int64)
+        view[H_CHECKSUM] = _checksum(buffer)
+        return cls.adopt(buffer, check=False)
+
+    @classmethod
+    def adopt(cls, buffer: npt.NDArray[np.uint8], *, check: bool = True) -> Automaton:
+        """Use `buffer` (from a file, a memory map or another process) as it is. Raises `GrammarError` if damaged."""
+        if buffer.nbytes < 8 * (HEADER_WORDS + len(SECTIONS)):
+            raise GrammarError("not a compiled grammar: too short")
+        header = buffer[: 8 * HEADER_WORDS].view(np.int64)
+        if header[H_MAGIC] != MAGIC or header[H_VERSION] != VERSION or header[H_TOTAL_BYTES] != buffer.nbytes:
+            raise GrammarError("not a compiled grammar of this version, or cut short")
+        if check and header[H_CHECKSUM] != _checksum(buffer):
+            raise GrammarError("a damaged compiled grammar: its checksum does not fit")
+        lengths = buffer[buffer.nbytes - 8 * len(SECTIONS) :].view(np.int64)
+        sections = {}
+        for i, (name, dtype) in enumerate(SECTIONS):
+            start = int(header[H_SECTIONS + i])
+            sections[name] = buffer[start : start + int(lengths[i]) * np.dtype(dtype).itemsize].view(dtype)
+        return cls(buffer, header, sections)
+
+    def __getitem__(self, section: str) -> npt.NDArray[Any]:
+        return self.sections[section]
+
+    @property
+    def address(self) -> int:
+        """Where the buffer starts in memory: what the kernels take."""
+        return int(self.buffer.ctypes.data)
+
+    @property
+    def n_states(self) -> int:
+        return int(self.header[H_N_STATES])
+
+    @property
+    def n_classes(self) -> int:
+        return int(self.header[H_N_CLASSES])
+
+    @property
+    def flags(self) -> int:
+        return int(self.header[H_FLAGS])
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        result: dict[str, Any] = json.loads(bytes(self["metadata"]))
+        return result
+
+
+def aligned_bytes(n: int) -> npt.NDArray[np.uint8]:
+    """`n` zero bytes that start at a multiple of 64."""
+    raw = np.zeros(n + _ALIGN, np.uint8)
+    offset = -int(raw.ctypes.data) % _ALIGN
+    return raw[offset : offset + n]

@@ -1,0 +1,229 @@
+"""Expressions to position automata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .errors import GrammarTooLarge, GrammarUnsupported
+from .expression import (
+    ALL_CODE_POINTS,
+    Alternation,
+    Bytes,
+    Characters,
+    Complement,
+    EndAnchor,
+    Expression,
+    Intersection,
+    Lookahead,
+    Repeat,
+    Sequence,
+    StartAnchor,
+    Token,
+)
+from .determinize import Dfa, determinize, positions_of_dfa
+from .limits import Limits
+from .position import END_SKIP, LOOKAHEAD, START_SKIP, Net, PositionAutomaton
+from .product import intersection, resolve_lookaheads
+from .simplify import children, contains, place_of
+from .utf8 import fragment
+
+#: In the alphabet of a lookahead: any symbol that is no byte.
+OTHER = 256
+
+
+@dataclass
+class Symbols:
+    """The symbols above 255 of one grammar, by number - 256: token names and called frames."""
+
+    tokens: dict[str | int, int] = field(default_factory=dict)
+    calls: dict[Expression, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.tokens) + len(self.calls)
+
+    @property
+    def alphabet(self) -> int:
+        return 256 + len(self)
+
+    def token(self, name: str | int) -> int:
+        """The symbol of a token."""
+        return self.tokens.setdefault(name, 256 + len(self))
+
+    def call(self, repeat: Expression) -> int:
+        """The symbol of the call of a repeat's frame; equal repeats share one."""
+        return self.calls.setdefault(repeat, 256 + len(self))
+
+
+#: Decides on a repeat: None to unroll it, else (symbol of its call or None if it has no string but "", nullable).
+CallOf = Callable[[Repeat], "tuple[int | None, bool] | None"]
+
+
+def build_positions(
+    node: Expression, limits: Limits, symbols: Symbols | None = None, call_of: CallOf | None = None
+) -> PositionAutomaton:
+    """The position automaton of a simplified expression.
+
+    Without `symbols` the expression may hold no tokens; `call_of` says which repeats are calls.
+    Raises `GrammarTooLarge`, `GrammarUnsupported`.
+    """
+    builder = _Builder(limits, symbols, call_of)
+    net = builder.net
+    builder.add(node, net.start, net.accept)
+    return builder.positions()
+
+
+class _Builder:
+    """Adds expressions to a net. `add` puts no edges into its start and none out of its end."""
+
+    def __init__(self, limits: Limits, symbols: Symbols | None, call_of: CallOf | None) -> None:
+        self.net = Net()
+        self._limits = limits
+        self._symbols = symbols
+        self._call_of = call_of
+        self._lookaheads: list[Lookahead] = []
+
+    def positions(self) -> PositionAutomaton:
+        if not self._lookaheads:
+            return self.net.positions(self._limits.max_positions)
+        obligations = [lookahead_dfas(lookahead, self._limits) for lookahead in self._lookaheads]
+        return resolve_lookaheads(self.net, obligations, OTHER, self._limits.max_product_states)
+
+    def add(self, node: Expression, start: int, end: int) -> None:
+        net = self.net
+        if isinstance(node, Bytes):
+            self._literal(node.text, start, end)
+        elif isinstance(node, Characters):
+            net.fragment(fragment(node.ranges), start, end)
+        elif isinstance(node, Sequence):
+            at = start
+            for part in node.parts[:-1]:
+                to = net.state()
+                self.add(part, at, to)
+                at = to
+            self.add(node.parts[-1], at, end)
+        elif isinstance(node, Alternation):
+            for option in node.options:
+                self.add(option, start, end)
+        elif isinstance(node, Repeat):
+            self._repeat(node, start, end)
+        elif isinstance(node, StartAnchor):
+            net.skip(start, end, START_SKIP)
+        elif isinstance(node, EndAnchor):
+            net.skip(start, end, END_SKIP)
+        elif isinstance(node, Lookahead):
+            net.skip(start, end, LOOKAHEAD + len(self._lookaheads))
+            self._lookaheads.append(node)
+        elif isinstance(node, Intersection | Complement):
+            net.automaton(closed_positions(node, self._limits), start, end)
+        elif isinstance(node, Token) and self._symbols is not None:
+            symbol = self._symbols.token(node.name)
+            net.edge(start, symbol, symbol, end)
+        else:
+            kind = type(node).__name__.lower()
+            raise GrammarUnsupported(f"a {kind} may not stand here", place_of(node.source))
+
+    def _literal(self, text: bytes, start: int, end: int) -> None:
+        if not text:
+            self.net.skip(start, end)
+            return
+        for byte in text[:-1]:
+            to = self.net.state()
+            self.net.edge(start, byte, byte, to)
+            start = to
+        self.net.edge(start, text[-1], text[-1], end)
+
+    def _repeat(self, node: Repeat, start: int, end: int) -> None:
+        net = self.net
+        called = self._call_of(node) if self._call_of is not None else None
+        if called is not None:
+            symbol, nullable = called
+            if symbol is not None:
+                net.edge(start, symbol, symbol, end)
+            if nullable:
+                net.skip(start, end)
+            return
+        at = net.state()
+        net.skip(start, at)
+        if node.maximum is None:
+            if node.minimum > 1:
+                at = self._copies(node.body, at, node.minimum - 1)
+            turn = net.state()
+            again = net.state() if node.minimum else turn
+            net.skip(at, turn)
+            self.add(node.body, turn, again)
+            if node.minimum:
+                net.skip(again, turn)
+            net.skip(again, end)
+            return
+        first = at
+        last = self._copies(node.body, at, node.maximum)
+        net.skip(last, end)
+        stride = (last - first) // node.maximum
+        for copy in range(node.minimum, node.maximum):
+            net.skip(first + copy * stride, end)
+
+    def _copies(self, body: Expression, start: int, count: int) -> int:
+        """`count` (at least 1) copies of `body` in a row from the newest state, `start`, on; where the last ends."""
+        net = self.net
+        edges, skips = len(net.source), len(net.skip_source)
+        end = net.placeholder()
+        self.add(body, start, end)
+        return net.repeat_part(edges, skips, start, end, count)
+
+
+def closed_positions(node: Expression, limits: Limits) -> PositionAutomaton:
+    """The automaton of an expression that is a language of its own: anchors and lookaheads within see only it.
+
+    So are the operands of intersections and complements.
+    """
+    if isinstance(node, Intersection):
+        result = build_positions(ANY_TEXT, limits) if not node.operands else closed_positions(node.operands[0], limits)
+        for operand in node.operands[1:]:
+            result = intersection(result, closed_positions(operand, limits), limits.max_product_states)
+        return result
+    if isinstance(node, Complement):
+        dfa = complement_operand(closed_positions(node.operand, limits), 256, limits, node.operand)
+        return intersection(
+            positions_of_dfa(dfa, complement=True), build_positions(ANY_TEXT, limits), max(limits.max_product_states, 8 * dfa.n_states)
+        )
+    return build_positions(node, limits)
+
+
+def complement_operand(automaton: PositionAutomaton, alphabet: int, limits: Limits, node: Expression) -> Dfa:
+    """The DFA of an operand that must have one. Raises `GrammarTooLarge`."""
+    dfa = determinize(automaton, alphabet, limits.max_complement_states, limits.max_dfa_work)
+    if dfa is None:
+        what = f": {node.source}" if node.source else ""
+        raise GrammarTooLarge(
+            f"the operand of a complement or lookahead is too large to determinise{what}", limit="max_complement_states"
+        )
+    return dfa
+
+
+ANY_TEXT = Repeat(Characters(ALL_CODE_POINTS), 0, None)
+
+
+def lookahead_dfas(node: Lookahead, limits: Limits) -> tuple[Dfa, Dfa]:
+    """DFAs over bytes and `OTHER` of the rests of a text that satisfy a lookahead: at the text's start, and elsewhere."""
+    elsewhere = _lookahead_dfa(node, limits, at_start=False)
+    if not contains(node.operand, StartAnchor):
+        return elsewhere, elsewhere
+    return _lookahead_dfa(node, limits, at_start=True), elsewhere
+
+
+def _lookahead_dfa(node: Lookahead, limits: Limits, *, at_start: bool) -> Dfa:
+    builder = _Builder(limits, None, None)
+    net = builder.net
+    net.at_text_start = at_start
+    matched = net.state()
+    builder.add(node.operand, net.start, matched)
+    net.skip(matched, net.accept)
+    anything = net.state()
+    net.skip(matched, anything)
+    net.edge(anything, 0, OTHER, anything)
+    net.skip(anything, net.accept)
+    dfa = complement_operand(builder.positions(), OTHER + 1, limits, node)
+    if not node.negative:
+        return dfa
+    return complement_operand(positions_of_dfa(dfa, complement=True), OTHER + 1, limits, node)

@@ -1,0 +1,137 @@
+"""From a grammar to its automaton.
+
+A choice of strings becomes a merged trie. Anything else is tried in this order: one DFA, its big
+counted repeats as counter frames as far as these are proved to keep the run-time heads few; one DFA
+with everything unrolled; a lazy automaton.
+"""
+
+from __future__ import annotations
+
+from .assemble import Frame, assemble
+from .automaton import COUNTER, Automaton
+from .build import Symbols, build_positions
+from .determinize import determinize
+from .errors import GrammarTooLarge, GrammarUnsatisfiable
+from .expression import NOTHING, Expression, Grammar, Repeat
+from .lazy import lazy_automaton
+from .limits import Limits
+from .literals import compile_literals, literal_options
+from .loops import loop_classes
+from .position import PositionAutomaton
+from .repeats import Sizes, unproved
+from .simplify import Simplifier, children, place_of
+
+#: After so many rounds of unrolling one repeat, all that are in doubt are unrolled.
+_SINGLE_ROUNDS = 6
+
+
+def compile_grammar(grammar: Grammar, limits: Limits = Limits()) -> Automaton:
+    """The automaton of `grammar`; equal rules give equal bytes.
+
+    Raises `GrammarUnsatisfiable` where nothing matches, `GrammarTooLarge` where a field of `limits`
+    is passed, `GrammarUnsupported` for what is not supported.
+    """
+    options = literal_options(grammar.rules.get(grammar.start, NOTHING))
+    if options is not None:  # before anything else: a choice may have 50,000 options
+        return compile_literals(options, limits)
+    try:
+        node = Simplifier(grammar.rules, limits).rule(grammar.start)
+        options = literal_options(node)
+        return compile_literals(options, limits) if options is not None else _compile(node, limits)
+    except RecursionError:
+        raise GrammarTooLarge("the expression is nested too deeply", limit="max_depth") from None
+
+
+def _compile(node: Expression, limits: Limits) -> Automaton:
+    excluded: dict[Expression, None] = {}
+    rounds = 0
+    while True:
+        sizes = Sizes(node, excluded)
+        _check_size(node, sizes, limits)
+        attempt = _Attempt(node, sizes, limits)
+        if attempt.root is None:
+            break
+        failing = unproved(attempt.root, attempt.called)
+        if not failing:
+            return assemble(attempt.root, attempt.called, attempt.symbols, loop_classes(node))
+        rounds += 1
+        bodies = {symbol: repeat for repeat, symbol in attempt.symbols.calls.items()}
+        # Unrolling the smallest costs least, and may be all that the others need.
+        failing.sort(key=lambda symbol: attempt.unrolled_size(bodies[symbol]))
+        for symbol in failing if rounds > _SINGLE_ROUNDS else failing[:1]:
+            excluded[bodies[symbol]] = None
+    if sizes.counters:
+        sizes = Sizes(node, {}, with_counters=False)
+        _check_size(node, sizes, limits)
+        attempt = _Attempt(node, sizes, limits)
+        if attempt.root is not None:
+            return assemble(attempt.root, {}, attempt.symbols, loop_classes(node))
+    if attempt.symbols.tokens:
+        raise GrammarTooLarge(
+            "the automaton is too large, and one with tokens cannot be lazy",
+            place_of(node.source),
+            limit="max_dfa_states",
+        )
+    return lazy_automaton(attempt.positions)
+
+
+class _Attempt:
+    """The frames of `node` with the counters of `sizes`; `root` is None where a DFA passes a limit."""
+
+    def __init__(self, node: Expression, sizes: Sizes, limits: Limits) -> None:
+        self._sizes = sizes
+        self._limits = limits
+        self.symbols = Symbols()
+        self._items: dict[Expression, tuple[PositionAutomaton, bool]] = {}
+        self.positions = build_positions(node, limits, self.symbols, self._call_of)
+        if self.positions.is_empty:
+            raise GrammarUnsatisfiable("no string matches", place_of(node.source))
+        self.called: dict[int, Frame] = {}
+        self.root: Frame | None = None
+        for repeat, symbol in self.symbols.calls.items():
+            assert isinstance(repeat, Repeat)
+            item, nullable = self._items[repeat]
+            frame = self._frame(
+                item,
+                COUNTER,
+                1 if nullable else max(repeat.minimum, 1),
+                -1 if repeat.maximum is None else repeat.maximum,
+            )
+            if frame is None:
+                return
+            self.called[symbol] = frame
+        self.root = self._frame(self.positions)
+
+    def unrolled_size(self, repeat: Expression) -> int:
+        """Positions that unrolling `repeat` would bring."""
+        assert isinstance(repeat, Repeat)
+        return max(repeat.minimum, repeat.maximum or 0) * self._sizes.of(repeat.body)
+
+    def _frame(self, positions: PositionAutomaton, kind: int = 0, minimum: int = 0, maximum: int = 0) -> Frame | None:
+        limits = self._limits
+        dfa = determinize(positions, self.symbols.alphabet, limits.max_dfa_states, limits.max_dfa_work)
+        return None if dfa is None else Frame(dfa, kind, minimum, maximum)
+
+    def _call_of(self, repeat: Repeat) -> tuple[int | None, bool] | None:
+        if id(repeat) not in self._sizes.counters:
+            return None
+        if repeat not in self._items:
+            body = build_positions(repeat.body, self._limits, self.symbols, self._call_of)
+            self._items[repeat] = body.without_empty_string(), bool(body.final[0])
+        item, nullable = self._items[repeat]
+        return None if item.is_empty else self.symbols.call(repeat), nullable or repeat.minimum == 0
+
+
+def _check_size(node: Expression, sizes: Sizes, limits: Limits) -> None:
+    """Raise `GrammarTooLarge`, naming the largest repeat, if unrolling would pass the limit."""
+    if sizes.total <= limits.max_positions:
+        return
+    largest: Expression = node
+    stack, best = [node], 0
+    while stack:
+        at = stack.pop()
+        if isinstance(at, Repeat) and id(at) not in sizes.counters and sizes.of(at) > best:
+            largest, best = at, sizes.of(at)
+        stack.extend(child for child in children(at) if sizes.knows(child))
+    what = f": {largest.source}" if largest.source else ""
+    raise GrammarTooLarge(f"the expression has {sizes.total} positions{what}", limit="max_positions")

@@ -1,0 +1,232 @@
+"""Subset construction over byte classes, and deterministic automata back to position automata."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .._numba import helper, kernel
+from .minimize import minimize_table
+from .position import Int32Array, PositionAutomaton, Uint8Array, grown_int32, trimmed
+
+
+@dataclass(frozen=True, eq=False)
+class Dfa:
+    """A minimal, trimmed, canonically numbered DFA: equal languages over one alphabet have equal arrays but for classes.
+
+    `delta[s, c]` is the target (-1: none), `final[s]` a flag, `class_of[a]` the class of byte or symbol
+    `a` and `first_of[c]` the lowest member of class `c`: a class is an interval of the alphabet.
+    """
+
+    delta: Int32Array
+    final: Uint8Array
+    class_of: Int32Array
+    first_of: Int32Array
+
+    @property
+    def n_states(self) -> int:
+        return len(self.final)
+
+    def columns(self, first: int, count: int) -> Int32Array:
+        """The targets on the `count` bytes or symbols from `first` on, [n_states, count]."""
+        result: Int32Array = self.delta[:, self.class_of[first : first + count]]
+        return result
+
+
+def alphabet_classes(automaton: PositionAutomaton, alphabet: int) -> tuple[Int32Array, Int32Array]:
+    """(class_of, first_of) as in `Dfa`: cut wherever a range of some edge begins or ends, and after the bytes."""
+    cuts = np.zeros(alphabet + 1, np.int32)
+    cuts[automaton.low] = 1
+    cuts[automaton.high + 1] = 1
+    cuts[0] = 0
+    if alphabet > 256:
+        cuts[256] = 1
+    class_of = np.cumsum(cuts[:alphabet], dtype=np.int32)
+    first_of = np.concatenate([np.zeros(1, np.int32), np.flatnonzero(cuts[:alphabet]).astype(np.int32)])
+    return class_of, first_of
+
+
+def determinize(automaton: PositionAutomaton, alphabet: int, max_states: int, max_work: int) -> Dfa | None:
+    """The minimal DFA over symbols 0 .. alphabet - 1; None where a limit is passed.
+
+    `max_work` bounds the sum of the sizes of all state sets met. An empty language has one state.
+    """
+    class_of, first_of = alphabet_classes(automaton, alphabet)
+    n_classes = len(first_of)
+    count, delta, final = _subsets(
+        automaton.edge_start,
+        class_of[automaton.low],
+        class_of[automaton.high],
+        automaton.target,
+        automaton.final,
+        n_classes,
+        max_states,
+        max_work,
+    )
+    if count < 0:
+        return None
+    delta, final = minimize_table(delta, final, n_classes)
+    return Dfa(delta, final, class_of, first_of)
+
+
+def positions_of_dfa(dfa: Dfa, *, complement: bool = False) -> PositionAutomaton:
+    """The DFA as a position automaton; with `complement`, that of all other strings over its alphabet."""
+    delta, final = dfa.delta, dfa.final
+    n = dfa.n_states
+    if complement:
+        sink = np.full((1, delta.shape[1]), n, np.int32)
+        delta = np.concatenate([np.where(delta < 0, n, delta).astype(np.int32), sink])
+        final = np.concatenate([1 - final, np.ones(1, np.uint8)]).astype(np.uint8)
+        n += 1
+    begins = np.ones(delta.shape, np.bool_)
+    begins[:, 1:] = delta[:, 1:] != delta[:, :-1]
+    source, klass = np.nonzero(begins)
+    target = delta[source, klass]
+    low = dfa.first_of[klass]
+    # A run ends where the next one of the same state begins, or with the alphabet.
+    high = np.append(low[1:], np.int32(0)) - 1
+    high = np.where(high < low, len(dfa.class_of) - 1, high).astype(np.int32)
+    used = target >= 0
+    edge_start = np.zeros(n + 1, np.int32)
+    np.cumsum(np.bincount(source[used], minlength=n), out=edge_start[1:])
+    columns = (np.ascontiguousarray(column[used], np.int32) for column in (low, high, target))
+    return trimmed(edge_start, *columns, final)
+
+
+@helper
+def _mixed(value: np.uint64) -> np.uint64:
+    """A position as a well-spread number (the finaliser of splitmix64)."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+@kernel("(int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1], int64, int64, int64)")
+def _subsets(
+    edge_start: Int32Array,
+    low: Int32Array,
+    high: Int32Array,
+    target: Int32Array,
+    final: Uint8Array,
+    n_classes: int,
+    max_states: int,
+    max_work: int,
+) -> tuple[int, Int32Array, Uint8Array]:
+    """Subset construction; (states or -1, flat table, final flags). A set's hash does not depend on its order."""
+    n = len(final)
+    mix = np.empty(n, np.uint64)
+    for p in range(n):
+        mix[p] = _mixed(np.uint64(p) + np.uint64(0x9E3779B97F4A7C15))
+    capacity = 64
+    delta = np.full(capacity * n_classes, -1, np.int32)
+    set_start = np.zeros(capacity + 1, np.int64)
+    hashes = np.zeros(capacity, np.uint64)
+    out_final = np.zeros(capacity, np.uint8)
+    members = np.zeros(1024, np.int32)
+    table = np.full(256, -1, np.int32)
+    set_start[1] = 1
+    out_final[0] = final[0]
+    hashes[0] = mix[0]
+    table[np.int64(mix[0] & np.uint64(255))] = 0
+    count = 1
+    work = 0
+    bucket = np.empty(1024, np.int32)
+    bucket_start = np.zeros(n_classes + 1, np.int64)
+    place = np.zeros(n_classes + 1, np.int64)
+    stamp = np.zeros(n, np.int64)
+    now = 0
+    i = 0
+    while i < count:
+        place[:] = 0
+        for k in range(set_start[i], set_start[i + 1]):
+            p = members[k]
+            for e in range(edge_start[p], edge_start[p + 1]):
+                for c in range(low[e], high[e] + 1):
+                    place[c] += 1
+        total = 0
+        for c in range(n_classes):
+            bucket_start[c] = total
+            total += place[c]
+            place[c] = bucket_start[c]
+        bucket_start[n_classes] = total
+        work += total
+        if work > max_work:
+            return -1, delta, out_final
+        if total > len(bucket):
+            bucket = np.empty(2 * total, np.int32)
+        for k in range(set_start[i], set_start[i + 1]):
+            p = members[k]
+            for e in range(edge_start[p], edge_start[p + 1]):
+                for c in range(low[e], high[e] + 1):
+                    bucket[place[c]] = target[e]
+                    place[c] += 1
+        for c in range(n_classes):
+            first = bucket_start[c]
+            last = bucket_start[c + 1]
+            if first == last:
+                continue
+            now += 1
+            size = first
+            value = np.uint64(0)
+            for k in range(first, last):
+                t = bucket[k]
+                if stamp[t] != now:
+                    stamp[t] = now
+                    bucket[size] = t
+                    size += 1
+                    value += mix[t]
+            size -= first
+            slot = np.int64(value & np.uint64(len(table) - 1))
+            found = -1
+            while table[slot] >= 0:
+                s = table[slot]
+                if hashes[s] == value and set_start[s + 1] - set_start[s] == size:
+                    same = True
+                    for k in range(set_start[s], set_start[s + 1]):
+                        if stamp[members[k]] != now:
+                            same = False
+                            break
+                    if same:
+                        found = s
+                        break
+                slot = (slot + 1) & (len(table) - 1)
+            if found < 0:
+                if count >= max_states:
+                    return -1, delta, out_final
+                if count == capacity:
+                    capacity *= 2
+                    delta = grown_int32(delta, capacity * n_classes)
+                    new_start = np.zeros(capacity + 1, np.int64)
+                    new_start[: count + 1] = set_start[: count + 1]
+                    set_start = new_start
+                    new_hashes = np.zeros(capacity, np.uint64)
+                    new_hashes[:count] = hashes
+                    hashes = new_hashes
+                    new_final = np.zeros(capacity, np.uint8)
+                    new_final[:count] = out_final
+                    out_final = new_final
+                    delta[count * n_classes :] = -1
+                found = count
+                count += 1
+                end = set_start[found]
+                if end + size > len(members):
+                    members = grown_int32(members, 2 * (end + size))
+                for k in range(size):
+                    t = bucket[first + k]
+                    members[end + k] = t
+                    out_final[found] |= final[t]
+                set_start[found + 1] = end + size
+                hashes[found] = value
+                table[slot] = found
+                if 2 * count > len(table):
+                    table = np.full(4 * len(table), -1, np.int32)
+                    for s in range(count):
+                        slot = np.int64(hashes[s] & np.uint64(len(table) - 1))
+                        while table[slot] >= 0:
+                            slot = (slot + 1) & (len(table) - 1)
+                        table[slot] = s
+            delta[i * n_classes + c] = found
+        i += 1
+    return count, delta[: count * n_classes].copy(), out_final[:count].copy()

@@ -1,0 +1,142 @@
+"""The expression language: what every front end produces and everything behind it consumes.
+
+Nodes are immutable and hashable. `source` (where the node came from, as a human-readable place such
+as ``column 7``, and the text of the construct) takes no part in equality, so equal constructs at
+different places share one automaton.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+#: Code point ranges, both ends inclusive, sorted, disjoint, without surrogates (U+D800-DFFF).
+Ranges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a construct stands: `text` is the construct itself, `place` is e.g. ``column 7``."""
+
+    text: str
+    place: str
+
+    def __str__(self) -> str:
+        text = self.text if len(self.text) <= 60 else self.text[:57] + "..."
+        return f"{text!r} at {self.place}"
+
+
+@dataclass(frozen=True)
+class Expression:
+    """Base of all nodes."""
+
+    source: Source | None = field(default=None, compare=False, kw_only=True, repr=False)
+
+
+@dataclass(frozen=True)
+class Bytes(Expression):
+    """Exactly these bytes; ``Bytes(b"")`` is the empty string."""
+
+    text: bytes
+
+
+@dataclass(frozen=True)
+class Characters(Expression):
+    """One code point (UTF-8 encoded) out of `ranges`; empty `ranges` match nothing."""
+
+    ranges: Ranges
+
+
+@dataclass(frozen=True)
+class Sequence(Expression):
+    """All `parts`, one after the other."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Alternation(Expression):
+    """Any one of `options`; no options match nothing."""
+
+    options: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Repeat(Expression):
+    """`body` at least `minimum` and at most `maximum` times (None: without bound)."""
+
+    body: Expression
+    minimum: int
+    maximum: int | None
+
+
+@dataclass(frozen=True)
+class Reference(Expression):
+    """The rule of that name."""
+
+    rule: str
+
+
+@dataclass(frozen=True)
+class Token(Expression):
+    """One special token, named by its text or its id: a symbol outside the byte alphabet."""
+
+    name: str | int
+
+
+@dataclass(frozen=True)
+class Intersection(Expression):
+    """The strings that all operands match. Operands are regular and contain no `Token`."""
+
+    operands: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Complement(Expression):
+    """The valid UTF-8 strings that `operand` (regular, no `Token`) does not match."""
+
+    operand: Expression
+
+
+@dataclass(frozen=True)
+class Lookahead(Expression):
+    """Empty; holds where some prefix of the whole rest of the text matches `operand` (or none does)."""
+
+    operand: Expression
+    negative: bool
+
+
+@dataclass(frozen=True)
+class StartAnchor(Expression):
+    """Empty; holds at the start of the text only."""
+
+
+@dataclass(frozen=True)
+class EndAnchor(Expression):
+    """Empty; holds at the end of the text only."""
+
+
+EMPTY = Bytes(b"")
+NOTHING = Alternation(())
+ALL_CODE_POINTS: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
+ANY_CHARACTER = Characters(ALL_CODE_POINTS)
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """A parsed grammar: rules of expressions, a start rule, and what to call it in messages.
+
+    `kind` is the front end (``regex``, ``choice``, ...), `text` the text it was given. Two grammars
+    with equal `rules` and `start` compile to the same automaton whatever their text.
+    """
+
+    kind: str
+    text: str
+    rules: Mapping[str, Expression]
+    start: str = "start"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        text = self.text if len(self.text) <= 60 else self.text[:57] + "..."
+        return f"<stepmask grammar {self.kind}: {text!r}>"

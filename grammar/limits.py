@@ -1,0 +1,31 @@
+"""Every limit of compiling a grammar, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of compilation. Passing one raises `GrammarTooLarge` unless a field says otherwise."""
+
+    #: Position-automaton states of one expression, repeats unrolled. About 1 us and 60 bytes each.
+    max_positions: int = 1_000_000
+    #: States of one deterministic frame. Past it a regular grammar becomes a *lazy* frame, determinised
+    #: at run time, instead of a refusal. About 0.5-2 us and 4 * classes bytes each.
+    max_dfa_states: int = 20_000
+    #: Work of one subset construction, in set members visited (about 5 ns each); past it: as above.
+    max_dfa_work: int = 20_000_000
+    #: States of the operand of a complement or of a lookahead, which must be determinised. No fallback.
+    max_complement_states: int = 50_000
+    #: Pairs of an intersection's product automaton. No fallback. About 1 us each.
+    max_product_states: int = 200_000
+    #: Nodes of the trie of a choice of plain strings, before equal rests are merged: at most its bytes. About 0.2 us
+    #: and 50 bytes each while it is built. `max_dfa_states` does not apply to it.
+    max_choice_states: int = 4_000_000
+    #: Upper bound of a counted repeat as written, e.g. `a{0,100000}`.
+    max_repeat: int = 1_000_000
+    #: Nesting depth of the expression (groups within groups).
+    max_depth: int = 250
+    #: Token-level states that are built ahead for a finite grammar; above it they are built on demand.
+    max_eager_contexts: int = 10_000

@@ -1,0 +1,178 @@
+"""States that stay where they are while code points of some class are read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._numba import helper, kernel
+from .automaton import COUNTER, FINAL
+from .expression import Characters, Expression, Ranges, Repeat
+from .position import Int32Array, Uint8Array
+from .simplify import children
+from .utf8 import count_code_points, fragment
+
+#: Classes of more code points than this, or with one that is not ASCII, are worth looking for.
+WIDE = 16
+
+
+def is_wide(node: Expression) -> bool:
+    """Whether `node` is a class of more than `WIDE` code points."""
+    return isinstance(node, Characters) and count_code_points(node.ranges) > WIDE
+
+
+def loop_classes(node: Expression) -> list[Ranges]:
+    """The distinct classes under repeats that states may loop on, largest first."""
+    found: dict[Ranges, None] = {}
+    seen: set[tuple[int, bool]] = set()
+    stack = [(node, False)]
+    while stack:
+        at, repeated = stack.pop()
+        if (id(at), repeated) in seen:
+            continue
+        seen.add((id(at), repeated))
+        if isinstance(at, Characters):
+            if repeated and at.ranges and (is_wide(at) or at.ranges[-1][1] > 0x7F):
+                found[at.ranges] = None
+            continue
+        repeated = repeated or isinstance(at, Repeat)
+        stack.extend((child, repeated) for child in reversed(children(at)))
+    return sorted(found, key=lambda ranges: (-count_code_points(ranges), ranges))
+
+
+def find_loops(
+    arrays: dict[str, Int32Array | Uint8Array], n_classes: int, classes: list[Ranges]
+) -> tuple[Int32Array, list[Ranges]]:
+    """(`state_loop`, the classes that some state loops on) for the sections `arrays` of an automaton."""
+    n_states = len(arrays["edges"])
+    loop = np.full(n_states, -1, np.int32)
+    used: list[Ranges] = []
+    columns = [
+        arrays[name]
+        for name in (
+            "byte_class", "edges", "dense", "single_byte", "single_target", "state_flags", "state_frame",
+            "frame_start", "frame_kind",
+        )  # fmt: skip
+    ]
+    for ranges in classes:
+        part = fragment(ranges)
+        table = np.array(part.edges, np.int32).reshape(-1, 4)
+        edge_start = np.searchsorted(table[:, 0], np.arange(part.n_states + 1)).astype(np.int32)
+        low, high, target = (np.ascontiguousarray(table[:, i]) for i in (1, 2, 3))
+        if _mark_loops(*columns, n_classes, edge_start, low, high, target, loop, len(used)):
+            used.append(ranges)
+    return loop, used
+
+
+@helper
+def _edge(
+    state: int,
+    byte: int,
+    byte_class: Uint8Array,
+    edges: Int32Array,
+    dense: Int32Array,
+    single_byte: Uint8Array,
+    single_target: Int32Array,
+    n_classes: int,
+) -> int:
+    row = edges[state]
+    if row >= 0:
+        return np.int64(dense[np.int64(row) * n_classes + byte_class[byte]])
+    if row == -1 or single_byte[-2 - row] != byte:
+        return np.int64(-1)
+    return np.int64(single_target[-2 - row])
+
+
+@kernel(
+    "(uint8[::1], int32[::1], int32[::1], uint8[::1], int32[::1], uint8[::1], int32[::1], int32[::1], uint8[::1], "
+    "int64, int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)"
+)
+def _mark_loops(
+    byte_class: Uint8Array,
+    edges: Int32Array,
+    dense: Int32Array,
+    single_byte: Uint8Array,
+    single_target: Int32Array,
+    state_flags: Uint8Array,
+    state_frame: Int32Array,
+    frame_start: Int32Array,
+    frame_kind: Uint8Array,
+    n_classes: int,
+    class_edge: Int32Array,
+    low: Int32Array,
+    high: Int32Array,
+    target: Int32Array,
+    loop: Int32Array,
+    index: int,
+) -> bool:
+    """Set `loop` to `index` at the free states that every code point of the class leads back to.
+
+    In a counter frame either all code points of the class begin an item or none does; within a code
+    point no item may end, as then its bytes would count differently.
+    """
+    n_class_states = len(class_edge) - 1
+    limit = 4 * n_class_states + 64
+    size = 256
+    while size < 2 * limit:
+        size *= 2
+    table = np.zeros(size, np.int64)
+    stamp = np.zeros(size, np.int32)
+    stack = np.empty(limit + 1, np.int64)
+    now = 0
+    any_found = False
+    for s in range(len(edges)):
+        if loop[s] >= 0 or edges[s] == -1 and not state_flags[s] & FINAL:
+            continue
+        start = np.int64(-1)
+        if frame_kind[state_frame[s]] == COUNTER and state_flags[s] & FINAL:
+            start = np.int64(frame_start[state_frame[s]])
+        now += 1
+        stack[0] = s
+        top = 1
+        count = 1
+        begins = -1
+        good = True
+        while top > 0 and good:
+            top -= 1
+            at_class = stack[top] >> 32
+            at = stack[top] & 0xFFFFFFFF
+            for e in range(class_edge[at_class], class_edge[at_class + 1]):
+                previous = -1
+                for byte in range(low[e], high[e] + 1):
+                    if edges[at] >= 0 and (start < 0 or at_class > 0) and byte_class[byte] == previous:
+                        continue
+                    previous = byte_class[byte]
+                    to = _edge(at, byte, byte_class, edges, dense, single_byte, single_target, n_classes)
+                    if at_class == 0 and start >= 0:
+                        from_start = 0
+                        if to < 0:
+                            from_start = 1
+                            to = _edge(start, byte, byte_class, edges, dense, single_byte, single_target, n_classes)
+                        if begins >= 0 and begins != from_start:
+                            good = False
+                            break
+                        begins = from_start
+                    if to < 0 or target[e] == 1 and to != s:
+                        good = False
+                        break
+                    if target[e] == 1:
+                        continue
+                    key = np.int64(target[e]) << 32 | to
+                    mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+                    slot = np.int64((mixed >> np.uint64(32)) & np.uint64(size - 1))
+                    while stamp[slot] == now and table[slot] != key:
+                        slot = (slot + 1) & (size - 1)
+                    if stamp[slot] != now:
+                        if count >= limit:
+                            good = False
+                            break
+                        stamp[slot] = now
+                        table[slot] = key
+                        stack[top] = key
+                        top += 1
+                        count += 1
+                if not good:
+                    break
+        if good:
+            loop[s] = index
+            any_found = True
+    return any_found

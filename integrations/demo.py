@@ -1,0 +1,226 @@
+"""`stepmask demo`: structured requests of eight kinds, served together by a real small model."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..grammar.choice import choice
+from ..grammar.expression import Grammar
+from ..grammar.regex import regex
+from ..masks.compiled import compile as compile_grammar
+from ..masks.vocabulary import Vocabulary
+from .engine import weights
+from .engine.request import Handle, Request
+
+if TYPE_CHECKING:
+    from .engine.engine import Engine
+
+#: Longer than the longest answer of any task in single bytes, so that no answer is cut.
+MAX_TOKENS = 120
+MAX_LENGTH = 256
+_SYSTEM = "You answer with the requested value and nothing else."
+_OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A prompt and the form of its answer: a pattern that Python's `re` reads the same way, or some choices."""
+
+    name: str
+    prompt: str
+    pattern: str = ""
+    choices: tuple[str, ...] = ()
+
+    def grammar(self) -> Grammar:
+        """The form as a stepmask grammar."""
+        return choice(self.choices) if self.choices else regex(self.pattern)
+
+    def is_valid(self, text: str) -> bool:
+        """Whether Python's `re` says that the whole text has the form."""
+        pattern = "|".join(map(re.escape, self.choices)) if self.choices else self.pattern
+        return re.fullmatch(pattern, text) is not None
+
+
+TASKS = (
+    Task(
+        "date",
+        "When did Apollo 11 land on the Moon? Write the date as YYYY-MM-DD.",
+        "(19|20)[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])",
+    ),
+    Task(
+        "phone",
+        "Write a telephone number in New York, like +1 (212) 555-0123.",
+        r"\+1 \([2-9][0-9]{2}\) [2-9][0-9]{2}-[0-9]{4}",
+    ),
+    Task(
+        "sentiment",
+        'Is this review positive, negative or neutral? "The food was cold and the waiter was rude."',
+        choices=("positive", "negative", "neutral"),
+    ),
+    Task(
+        "email",
+        "The e-mail address of Maria Lopez is maria.lopez@gmail.com. What is the e-mail address of Maria Lopez?",
+        r"[a-z]{2,12}\.[a-z]{2,12}@[a-z]{3,12}\.(com|org|net)",
+    ),
+    Task("ipv4", "Give an example of an IPv4 address in a private home network.", rf"{_OCTET}(\.{_OCTET}){{3}}"),
+    Task(
+        "csv",
+        "Paris,France,2100000\nRome,Italy,2800000\nWrite the next line, for Tokyo.",
+        "[A-Z][a-z]{2,15},[A-Z][a-z]{2,15}( [A-Z][a-z]{2,15})?,[1-9][0-9]{3,7}",
+    ),
+    Task(
+        "yes or no",
+        "Can penguins fly? Answer yes or no and give the reason.",
+        r"(Yes|No), because [a-z][A-Za-z ]{10,70}\.",
+    ),
+    Task("colour", "What is the colour orange as a hexadecimal web colour, as in #00ff00?", "#[0-9a-f]{6}"),
+)
+
+
+@dataclass
+class Served:
+    """One request of the demo while it runs and after."""
+
+    task: Task
+    handle: Handle
+    text: str = ""
+    _bytes: bytearray = field(default_factory=bytearray)
+
+    @property
+    def is_valid(self) -> bool:
+        return self.handle.finish_reason == "stop" and self.task.is_valid(self.text)
+
+    def add(self, piece: bytes) -> None:
+        """Append one token's bytes; what is not yet a whole character shows as a replacement character."""
+        self._bytes += piece
+        self.text = self._bytes.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """The bundled model, ready to serve."""
+
+    model: Any
+    tokenizer: Any
+    vocabulary: Vocabulary
+
+    def prompt_ids(self, prompt: str) -> list[int]:
+        """Token ids of the model's chat form of `prompt`."""
+        messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": prompt}]
+        text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return [int(token) for token in self.tokenizer.encode(text, add_special_tokens=False)]
+
+
+def load(progress: Callable[[str], None]) -> Bundled:
+    """Load SmolLM2, its tokenizer and vocabulary. Raises `weights.MissingPackage` where a package is missing."""
+    weights.require("torch", "transformers", "safetensors", "rich")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    folder: Path = weights.exported(weights.find_smollm2(), progress)
+    progress("loading the model")
+    from .engine.llama import LlamaModel
+
+    tokenizer = importlib.import_module("transformers").AutoTokenizer.from_pretrained(folder)
+    model = LlamaModel.load(folder)
+    return Bundled(model, tokenizer, Vocabulary.from_tokenizer(tokenizer, width=model.vocabulary_size))
+
+
+def submit(engine: Engine, bundled: Bundled, count: int) -> list[Served]:
+    """`count` requests, the tasks in turn: the first round greedy, later ones sampled with seeds of their own."""
+    compiled = [compile_grammar(task.grammar(), bundled.vocabulary) for task in TASKS[:count]]
+    served: list[Served] = []
+    for number in range(count):
+        task = TASKS[number % len(TASKS)]
+        request = Request(
+            prompt_ids=bundled.prompt_ids(task.prompt),
+            grammar=compiled[number % len(TASKS)],
+            max_tokens=MAX_TOKENS,
+            temperature=0.0 if number < len(TASKS) else 0.7,
+            seed=number,
+        )
+        served.append(Served(task, engine.submit(request)))
+    return served
+
+
+def serve(engine: Engine, bundled: Bundled, served: Sequence[Served], show: Callable[[], None]) -> float:
+    """Step until all are finished, calling `show` after each step; the seconds it took."""
+    delivered = [0] * len(served)
+    start = time.perf_counter()
+    while not engine.is_idle:
+        engine.step()
+        for number, item in enumerate(served):
+            for token in item.handle.token_ids[delivered[number] :]:
+                item.add(bundled.vocabulary.token(token))
+            delivered[number] = len(item.handle.token_ids)
+        show()
+    return time.perf_counter() - start
+
+
+def run(slots: int = 8, count: int = len(TASKS)) -> int:
+    """Run the demo on the terminal. Returns 0, or 1 if an answer does not have its form."""
+    weights.require("torch", "transformers", "safetensors", "rich")
+    from rich.console import Console
+    from rich.live import Live
+
+    from ..masks.warm_up import warm_up
+    from .engine.engine import Engine
+
+    console = Console(highlight=False)
+
+    def progress(line: str) -> None:
+        console.print(f"stepmask: {line}", markup=False, soft_wrap=True)
+
+    progress("compiling kernels: up to half a minute the first time on a machine")
+    warm_up(progress=console.is_terminal)
+    bundled = load(progress)
+    engine = Engine(bundled.model, bundled.vocabulary, slots, MAX_LENGTH)
+    start = time.perf_counter()
+    served = submit(engine, bundled, count)
+    progress(f"{min(count, len(TASKS))} grammars compiled in {1e3 * (time.perf_counter() - start):.0f} ms")
+    if console.is_terminal:
+        with Live(_table(served, "running"), console=console, refresh_per_second=10) as live:
+            seconds = serve(engine, bundled, served, lambda: live.update(_table(served, "running")))
+            live.update(_table(served, "answers"))
+    else:
+        announced: set[int] = set()
+
+        def announce() -> None:
+            for number, item in enumerate(served):
+                if item.handle.is_finished and number not in announced:
+                    announced.add(number)
+                    progress(f"{len(announced)} of {count}: {item.task.name}: {item.text}")
+
+        seconds = serve(engine, bundled, served, announce)
+        console.print(_table(served, "answers"))
+    tokens = sum(len(item.handle.token_ids) for item in served)
+    console.print(f"{tokens} tokens in {seconds:.1f} s, {engine.recorder.steps} steps of {slots} slots; a step took")
+    console.print(engine.recorder.table(), markup=False)
+    for item in served:
+        if item.handle.error is not None:
+            console.print(f"{item.task.name}: {item.handle.error!r}", markup=False)
+    return 0 if all(item.is_valid for item in served) else 1
+
+
+def _table(served: Sequence[Served], title: str) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left")
+    table.add_column("request", overflow="fold")
+    table.add_column("prompt", ratio=1)
+    table.add_column("output", ratio=1, overflow="fold")
+    table.add_column("valid")
+    table.add_column("tokens", justify="right")
+    for item in served:
+        finished = item.handle.is_finished
+        valid = ("yes" if item.is_valid else "NO") if finished else ""
+        # Text, not str: an answer may hold what rich would read as markup.
+        cells = (item.task.name, item.task.prompt, item.text, valid, str(len(item.handle.token_ids)))
+        table.add_row(*(Text(cell) for cell in cells))
+    return table

@@ -1,0 +1,203 @@
+"""The engine's loop: continuous batching over a fixed number of slots, the grammar beside the model.
+
+`Engine.step` is the place to read how stepmask is hosted: plan -> forward -> sample -> advance, each one
+call for all rows.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .grammar import Rows, StepPlan
+from .model import Model
+from .recorder import Recorder, StepClock
+from .request import FinishReason, Handle, Request
+from .scheduler import Slots
+
+
+class NoLegalToken(RuntimeError):
+    """The model's logits left no token that the grammar allows."""
+
+
+class TokenRefused(RuntimeError):
+    """The grammar refused a token that its own mask allowed."""
+
+
+class Engine:
+    """Serves many requests with one model, one step at a time, on the thread that calls `step`.
+
+    `vocabulary` is the `stepmask.Vocabulary` that the grammars were compiled for; `max_length` bounds prompt
+    and answer together. A slot is taken by the next waiting request as soon as it is empty; with
+    `refill=False` only when all are (static batching, for comparison). `budget_us` bounds the grammar work
+    of a step (None: unbounded). `submit` and `Handle.cancel` may be called from any thread, everything
+    else from one thread only.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        vocabulary: Any,
+        slots: int = 8,
+        max_length: int = 512,
+        *,
+        refill: bool = True,
+        budget_us: float | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self.recorder = recorder or Recorder()
+        self._model = model
+        self._max_length = max_length
+        self._slots: Slots[Handle] = Slots(slots, refill=refill)
+        self._cache = model.open(slots, max_length)
+        self._rows = Rows(vocabulary, slots, model.vocabulary_size, budget_us)
+        self._clock = StepClock(clock)
+        # One entry a slot: the token that goes into the next forward, its position, and whether the
+        # prompt before it is in the cache already.
+        self._tokens = np.zeros(slots, np.int32)
+        self._positions = np.zeros(slots, np.int32)
+        self._decoding = np.zeros(slots, np.bool_)
+
+    @property
+    def is_idle(self) -> bool:
+        """No request is running and none is waiting."""
+        return self._slots.is_idle
+
+    @property
+    def running(self) -> int:
+        """The number of requests that hold a slot."""
+        return self._slots.occupied
+
+    def submit(self, request: Request) -> Handle:
+        """Queue a request. Raises ValueError if this engine can never serve it."""
+        request.check(self._model.vocabulary_size, self._max_length)
+        handle = Handle(request, self)
+        self._slots.enqueue(handle)
+        return handle
+
+    def run(self) -> None:
+        """Step until no request is left."""
+        while not self.is_idle:
+            self.step()
+
+    def step(self) -> None:
+        """Make one token of every running request."""
+        self._clock.start()
+        self._drop_cancelled()
+        self._seat_waiting()
+        plan = self._plan()
+        if self._decoding.any():
+            logits = self._model.decode(self._cache, self._tokens, self._positions)
+            self._clock.mark("forward")
+            tokens, log_probabilities = self._rows.sample(logits, plan)
+            self._clock.mark("sampling")
+            accepted = self._rows.advance(plan, tokens)
+            self._clock.mark("grammar")
+            for row in np.flatnonzero(plan.ready):
+                self._deliver(int(row), int(tokens[row]), float(log_probabilities[row]), bool(accepted[row]))
+            self._seat_waiting()
+        self._clock.mark("other")
+        self.recorder.add(self._clock.times)
+
+    def _plan(self) -> StepPlan:
+        """Prompts into the cache, at most one chunk a slot, and the mask id of every row that is to be sampled."""
+        rows = [row for row in range(len(self._slots)) if self._slots[row] is not None and not self._decoding[row]]
+        while True:
+            self._clock.mark("other")
+            for row in rows:
+                self._prefill(row)
+            self._clock.mark("prefill")
+            plan = self._rows.plan(self._decoding)
+            self._clock.mark("grammar")
+            # A grammar that allows nothing but an end is at its end: no forward pass is spent on that.
+            complete = np.flatnonzero(plan.only_end)
+            if not len(complete):
+                return plan
+            for row in complete:
+                self._finish(int(row), "stop")
+            rows = self._seat_waiting()
+
+    def _prefill(self, row: int) -> None:
+        """One chunk of the prompt, except its last token, which is the first that `decode` takes."""
+        prompt = self._handle(row).request.prompt_ids
+        start = int(self._positions[row])
+        end = min(start + self._model.prefill_chunk, len(prompt) - 1)
+        try:
+            if start < end:
+                self._model.prefill(self._cache, row, np.asarray(prompt[start:end], np.int32), start)
+        except Exception as error:
+            self._finish(row, "error", error)
+            return
+        self._positions[row] = end
+        self._tokens[row] = prompt[end]
+        self._decoding[row] = end == len(prompt) - 1
+
+    def _deliver(self, row: int, token: int, log_probability: float, accepted: bool) -> None:
+        """Hand a sampled token to its request, and end the request if this was its last."""
+        handle = self._handle(row)
+        request = handle.request
+        if token < 0:
+            self._finish(row, "error", NoLegalToken(f"no legal token after {len(handle.token_ids)} tokens"))
+        elif not accepted:
+            self._finish(row, "error", TokenRefused(f"token {token} was refused after {len(handle.token_ids)} tokens"))
+        elif self._rows.is_end(row, token):
+            self._finish(row, "stop")
+        else:
+            handle.token_ids.append(token)
+            if request.logprobs:
+                handle.log_probabilities.append(log_probability)
+            self._tokens[row] = token
+            self._positions[row] += 1
+            if request.on_token is not None:
+                try:
+                    request.on_token(token, log_probability if request.logprobs else math.nan)
+                except Exception as error:
+                    self._finish(row, "error", error)
+                    return
+            if len(handle.token_ids) == request.max_tokens or self._positions[row] == self._max_length:
+                self._finish(row, "length")
+
+    def _seat_waiting(self) -> list[int]:
+        """Give empty slots to waiting requests; the slots that were taken."""
+        seated: list[int] = []
+        for row, handle in self._slots.assign():
+            self._positions[row] = 0
+            self._tokens[row] = 0
+            if handle.cancel_requested:
+                self._finish(row, "cancelled")
+                continue
+            try:
+                self._rows.seat(row, handle.request)
+            except Exception as error:
+                self._finish(row, "error", error)
+                continue
+            seated.append(row)
+        return seated
+
+    def _drop_cancelled(self) -> None:
+        for row in range(len(self._slots)):
+            handle = self._slots[row]
+            if handle is not None and handle.cancel_requested:
+                self._finish(row, "cancelled")
+
+    def _finish(self, row: int, reason: FinishReason, error: BaseException | None = None) -> None:
+        """End the request in `row` and empty the slot."""
+        handle = self._handle(row)
+        self._rows.clear(row)
+        self._slots.free(row)
+        self._decoding[row] = False
+        self._positions[row] = 0
+        self._tokens[row] = 0
+        handle.error = error
+        handle.finish_reason = reason
+
+    def _handle(self, row: int) -> Handle:
+        handle = self._slots[row]
+        if handle is None:
+            raise RuntimeError(f"slot {row} is empty")
+        return handle

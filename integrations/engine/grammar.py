@@ -1,0 +1,121 @@
+"""The engine's rows as stepmask sees them: one call a step for plan, sample and advance each, for all rows.
+
+What a request brings (grammar, end tokens, sampling parameters) is written into arrays when it is
+seated; a step only reads and writes arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...masks.batch import Batch
+from ...masks.layout import READY
+from ...masks.sampling import Sampler, SamplingParameters
+from ...masks.tables import KIND_EMPTY, KIND_SHIFT, EndSets
+from ...masks.vocabulary import Vocabulary
+from .request import Request
+
+#: Batch slot of a row without a grammar, and of a row that sits a step out.
+NO_SLOT = -1
+#: Mask id that allows nothing: rows that are not sampled cost the sampling kernel nothing.
+_NOTHING = np.int32(KIND_EMPTY << KIND_SHIFT)
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """What one step does with each row, arrays of one entry a row."""
+
+    #: Rows that get a token in this step: bool.
+    ready: npt.NDArray[np.bool_]
+    #: Rows whose grammar allows nothing but an end: bool.
+    only_end: npt.NDArray[np.bool_]
+    mask_ids: npt.NDArray[np.int32]
+    #: 1 where an end token may be sampled: uint8.
+    end_allowed: npt.NDArray[np.uint8]
+
+
+class Rows:
+    """Grammar and sampling state of the engine's slots.
+
+    `width` is the model's number of logits, which may be more or fewer than the vocabulary has tokens.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, slots: int, width: int, budget_us: float | None) -> None:
+        self._batch = Batch(vocabulary, slots=slots, budget_us=budget_us)
+        self._sampler = Sampler(min(vocabulary.size, width), slots)
+        self._parameters = SamplingParameters.build(slots, temperature=0.0)
+        self._vocabulary_ends = tuple(vocabulary.eos or ())
+        self._batch_slots = np.full(slots, NO_SLOT, np.int32)
+        self._min_tokens = np.zeros(slots, np.int64)
+        self._ends: list[tuple[int, ...]] = [()] * slots
+        self._end_sets = EndSets.same(slots)
+
+    def seat(self, row: int, request: Request) -> None:
+        """Take a request into an empty row. Raises what `Batch.add` raises; the row then stays empty."""
+        vocabulary_ends = () if request.ignore_eos else self._vocabulary_ends
+        ends = tuple(dict.fromkeys((*vocabulary_ends, *request.stop_token_ids)))
+        if request.grammar is not None:
+            self._batch_slots[row] = self._batch.add(request.grammar, eos=ends, min_tokens=request.min_tokens)
+        self._min_tokens[row] = request.min_tokens
+        self._ends[row] = ends
+        self._write_end_sets()
+        parameters = self._parameters
+        parameters.temperature[row] = request.temperature
+        parameters.top_k[row] = request.top_k
+        parameters.top_p[row] = request.top_p
+        parameters.min_p[row] = request.min_p
+        parameters.seed[row] = request.seed
+        parameters.position[row] = 0
+        parameters.want_logprob[row] = request.logprobs
+
+    def clear(self, row: int) -> None:
+        """Empty a row; no effect if it is empty."""
+        if self._batch_slots[row] != NO_SLOT:
+            self._batch.remove(int(self._batch_slots[row]))
+            self._batch_slots[row] = NO_SLOT
+
+    def is_end(self, row: int, token: int) -> bool:
+        """Whether `token` ends the row's answer."""
+        return token in self._ends[row]
+
+    def plan(self, decoding: npt.NDArray[np.bool_]) -> StepPlan:
+        """Mask ids of the rows in `decoding`, bool[rows]. A row whose mask is not ready sits this step out."""
+        slots = np.where(decoding, self._batch_slots, NO_SLOT)
+        plan = self._batch.plan(slots)
+        has_grammar = slots != NO_SLOT
+        ready = decoding & (plan.status == READY)
+        only_end = ready & has_grammar & (plan.mask_ids >> KIND_SHIFT == KIND_EMPTY)
+        may_end = self._parameters.position >= self._min_tokens
+        end_allowed = np.where(has_grammar, plan.end_allowed, may_end).astype(np.uint8)
+        return StepPlan(ready, only_end, np.where(ready, plan.mask_ids, _NOTHING), end_allowed)
+
+    def sample(
+        self, logits: npt.NDArray[np.float32], plan: StepPlan
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+        """A token of every ready row, int32[rows], -1 where none is legal, and log-probabilities, float32[rows]."""
+        result = self._sampler.sample(
+            logits,
+            plan.mask_ids,
+            self._batch.tables,
+            end_allowed=plan.end_allowed & plan.ready,
+            end_sets=self._end_sets,
+            parameters=self._parameters,
+        )
+        return result.tokens, result.logprobs
+
+    def advance(self, plan: StepPlan, tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+        """Take each ready row's token into its grammar; bool[rows]: whether it was accepted (always without one)."""
+        taken = plan.ready & (tokens >= 0)
+        slots = np.where(taken, self._batch_slots, NO_SLOT)
+        status = self._batch.advance(slots, tokens)
+        self._parameters.position += taken
+        accepted: npt.NDArray[np.bool_] = (slots == NO_SLOT) | (status == 1)
+        return accepted
+
+    def _write_end_sets(self) -> None:
+        start = np.zeros(len(self._ends) + 1, np.int32)
+        np.cumsum([len(ends) for ends in self._ends], out=start[1:])
+        self._end_sets = EndSets(start, np.asarray([end for ends in self._ends for end in ends], np.int32))

@@ -1,0 +1,48 @@
+"""What the engine asks of a model: a cache for a fixed number of slots, and two calls on it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Model(Protocol):
+    """A language model that keeps its past tokens' state in a cache of slots.
+
+    Both calls have one fixed shape, and a row's logits may depend on the row's own tokens only, never on
+    its neighbours, its slot, or how many slots are in use: the engine then gives the same tokens whatever
+    else it serves. What is written at a position replaces what was there, and a position is read only by
+    positions at or after it: so an idle row may be fed any token at its next position.
+    """
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of logits in a row, padding included."""
+        ...
+
+    @property
+    def prefill_chunk(self) -> int:
+        """The most tokens that one call of `prefill` takes."""
+        ...
+
+    def open(self, slots: int, max_length: int) -> Any:
+        """A new cache for `slots` sequences of up to `max_length` tokens. Raises ValueError if the model is shorter."""
+        ...
+
+    def prefill(self, cache: Any, slot: int, tokens: npt.NDArray[np.int32], start: int) -> None:
+        """Take in a run of one slot's tokens, int32[1..prefill_chunk], at positions from `start`.
+
+        `start` is a multiple of `prefill_chunk`.
+        """
+        ...
+
+    def decode(
+        self, cache: Any, tokens: npt.NDArray[np.int32], positions: npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.float32]:
+        """Take in one token a slot, int32[slots], at `positions`, int32[slots].
+
+        Returns the logits of what follows, float32[slots, vocabulary_size]; valid until the next call.
+        """
+        ...

@@ -1,0 +1,364 @@
+"""Accepting: tokens for whole batches, bytes and drafts for one sequence, and going back."""
+
+from __future__ import annotations
+
+from .._numba import helper, kernel
+from ..grammar.automaton import CALLS, FINAL, H_FLAGS, H_N_CLASSES, H_ROOT_FRAME, HAS_TOKENS, LAZY
+from .layout import (
+    B_END_COUNT,
+    B_ENDS,
+    B_HISTORY,
+    B_MIN_TOKENS,
+    B_OLDEST,
+    B_POSITION,
+    B_SCRATCH,
+    B_SET_SCRATCH,
+    B_SLOT_GRAMMAR,
+    B_TEXT_START,
+    B_VOCABULARY,
+    B_VOCABULARY_START,
+    COMPLETE,
+    CONFIG_FIRST_HEAD,
+    CONFIG_FLAGS,
+    CONFIG_HEADS,
+    COUNT_ACCEPTED,
+    COUNT_REFUSED,
+    FINISHED,
+    G_AUTOMATON,
+    G_BOUNDARY,
+    G_LAZY_RENAMED,
+    G_LAZY_SETS,
+    G_LAZY_WORDS,
+    G_TOKEN_IDS,
+    HEAD_DEPTH,
+    HEAD_REGISTERS,
+    HEAD_STATES,
+    HEAD_WORDS,
+    MAX_ENDS,
+    WORK_CONFIG_WORDS,
+)
+from .lazy import lazy_compact, lazy_intern, lazy_is_final, lazy_leads_on, lazy_step
+from .machine import (
+    AT_BYTE_CLASS,
+    AT_DENSE,
+    AT_EDGES,
+    AT_SINGLE_BYTE,
+    AT_SINGLE_TARGET,
+    flags_of,
+    head_at,
+    reach_byte,
+    start_config,
+    step_config,
+    step_token_symbol,
+    top_state,
+)
+from .memory import load_i32, load_i64, load_u8, section, store_i32, store_i64, store_u8
+from .pool import count
+from .step import config_at, current_config, is_end
+from .trie import V_SIZE, V_TOKEN_BYTES, V_TOKEN_START, V_TOKEN_TEXT
+
+
+@helper
+def start_slot(batch, slot):  # type: ignore[no-untyped-def]
+    """Put `slot` before its first token."""
+    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
+    automaton = load_i64(grammar, G_AUTOMATON)
+    config = config_at(batch, slot, 0)
+    store_i64(load_i64(batch, B_POSITION), slot, 0)
+    store_i64(load_i64(batch, B_OLDEST), slot, 0)
+    if load_i64(automaton, H_FLAGS) & LAZY:
+        words = load_i64(grammar, G_LAZY_WORDS)
+        work = load_i64(batch, B_SET_SCRATCH)
+        for word in range(words):
+            store_i64(work, word, 0)
+        store_i64(work, 0, 1)
+        return _rest_on_set(batch, grammar, automaton, work, config)
+    start_config(automaton, load_i64(automaton, H_ROOT_FRAME), load_i64(batch, B_SCRATCH), config)
+    return True
+
+
+@helper
+def _rest_on_set(batch, grammar, automaton, address, config):  # type: ignore[no-untyped-def]
+    """Write the configuration that rests on the state set at `address`. False: no room even after compaction."""
+    words = load_i64(grammar, G_LAZY_WORDS)
+    number = lazy_intern(grammar, address)
+    if number < 0:
+        lazy_compact(batch, grammar, load_i64(grammar, G_LAZY_RENAMED))
+        number = lazy_intern(grammar, address)
+        if number < 0:
+            return False
+    store_i64(config, CONFIG_HEADS, 1 if lazy_leads_on(automaton, address, words) else 0)
+    store_i64(config, CONFIG_FLAGS, COMPLETE if lazy_is_final(automaton, address, words) else 0)
+    head = head_at(config, 0)
+    store_i64(head, HEAD_DEPTH, 1)
+    store_i64(head, HEAD_STATES, number)
+    store_i64(head, HEAD_REGISTERS, 0)
+    return True
+
+
+@helper
+def _copy_config(source, target):  # type: ignore[no-untyped-def]
+    for word in range(CONFIG_FIRST_HEAD + load_i64(source, CONFIG_HEADS) * HEAD_WORDS):
+        store_i64(target, word, load_i64(source, word))
+
+
+@helper
+def _accept_plain(automaton, config, data, begin, end, target):  # type: ignore[no-untyped-def]
+    """Bytes data[begin:end] in a grammar without calls: one state is the whole configuration."""
+    if load_i64(config, CONFIG_HEADS) == 0:
+        return False
+    state = load_i64(config, CONFIG_FIRST_HEAD + HEAD_STATES)
+    edges = section(automaton, AT_EDGES)
+    dense = section(automaton, AT_DENSE)
+    classes = section(automaton, AT_BYTE_CLASS)
+    single_byte = section(automaton, AT_SINGLE_BYTE)
+    single_target = section(automaton, AT_SINGLE_TARGET)
+    n_classes = load_i64(automaton, H_N_CLASSES)
+    for i in range(begin, end):
+        byte = load_u8(data, i)
+        edge = load_i32(edges, state)
+        if edge >= 0:
+            state = load_i32(dense, edge * n_classes + load_u8(classes, byte))
+            if state < 0:
+                return False
+        elif edge == -1 or load_u8(single_byte, -2 - edge) != byte:
+            return False
+        else:
+            state = load_i32(single_target, -2 - edge)
+    flags = flags_of(automaton, state)
+    store_i64(target, CONFIG_HEADS, 1 if load_i32(edges, state) != -1 or flags & HAS_TOKENS else 0)
+    store_i64(target, CONFIG_FLAGS, COMPLETE if flags & FINAL else 0)
+    store_i64(target, CONFIG_FIRST_HEAD + HEAD_DEPTH, 1)
+    store_i64(target, CONFIG_FIRST_HEAD + HEAD_STATES, state)
+    store_i64(target, CONFIG_FIRST_HEAD + HEAD_REGISTERS, 0)
+    return True
+
+
+@helper
+def accept_data(batch, grammar, config, data, begin, end, target):  # type: ignore[no-untyped-def]
+    """Write to `target` the configuration after bytes data[begin:end]; False (and `target` garbage) if they are refused."""
+    automaton = load_i64(grammar, G_AUTOMATON)
+    flags = load_i64(automaton, H_FLAGS)
+    if flags & LAZY:
+        if load_i64(config, CONFIG_HEADS) == 0:
+            return False
+        words = load_i64(grammar, G_LAZY_WORDS)
+        source = load_i64(grammar, G_LAZY_SETS) + 8 * words * load_i64(config, CONFIG_FIRST_HEAD + HEAD_STATES)
+        room = load_i64(batch, B_SET_SCRATCH)
+        side = 0
+        for i in range(begin, end):
+            reached = room + 8 * words * side
+            if lazy_step(automaton, source, words, load_u8(data, i), reached) < 0:
+                return False
+            source = reached
+            side ^= 1
+        return _rest_on_set(batch, grammar, automaton, source, target)
+    if flags & CALLS == 0:
+        if not _accept_plain(automaton, config, data, begin, end, target):
+            return False
+    else:
+        source = config
+        for i in range(begin, end):
+            if not step_config(automaton, source, load_u8(data, i), load_i64(batch, B_SCRATCH), target):
+                return False
+            source = target
+    boundary = load_i64(grammar, G_BOUNDARY)
+    return boundary == 0 or load_u8(boundary, load_i64(target, CONFIG_FIRST_HEAD + HEAD_STATES)) != 0
+
+
+@helper
+def accept_token(batch, grammar, slot, position, config, token, target):  # type: ignore[no-untyped-def]
+    """Write to `target` the configuration after `token`, or return False: the token is not legal there."""
+    vocabulary = load_i64(batch, B_VOCABULARY)
+    if load_i64(config, CONFIG_FLAGS) & FINISHED or token < 0 or token >= load_i64(vocabulary, V_SIZE):
+        return False
+    automaton = load_i64(grammar, G_AUTOMATON)
+    lazy = load_i64(automaton, H_FLAGS) & LAZY != 0
+    named = not lazy and step_token_symbol(
+        automaton, load_i64(grammar, G_TOKEN_IDS), config, token, load_i64(batch, B_SCRATCH), target
+    )
+    if is_end(batch, slot, token):
+        if named:
+            store_i64(target, CONFIG_FLAGS, load_i64(target, CONFIG_FLAGS) | FINISHED)
+            return True
+        if load_i64(config, CONFIG_FLAGS) & COMPLETE == 0:
+            return False
+        if position < load_i64(load_i64(batch, B_MIN_TOKENS), slot) and load_i64(config, CONFIG_HEADS) > 0:
+            return False
+        store_i64(target, CONFIG_HEADS, 0)
+        store_i64(target, CONFIG_FLAGS, COMPLETE | FINISHED)
+        return True
+    if named:
+        return True
+    if load_u8(load_i64(batch, B_TEXT_START), slot) and position == 0:
+        vocabulary = load_i64(batch, B_VOCABULARY_START)
+    if load_u8(load_i64(vocabulary, V_TOKEN_TEXT), token) == 0:
+        return False
+    starts = load_i64(vocabulary, V_TOKEN_START)
+    begin, end = load_i64(starts, token), load_i64(starts, token + 1)
+    return accept_data(batch, grammar, config, load_i64(vocabulary, V_TOKEN_BYTES), begin, end, target)
+
+
+@helper
+def advance_slot(batch, slot, token):  # type: ignore[no-untyped-def]
+    """Accept `token` in `slot`; False (and nothing changed) if it is refused."""
+    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
+    positions = load_i64(batch, B_POSITION)
+    history = load_i64(batch, B_HISTORY)
+    position = load_i64(positions, slot)
+    oldest = load_i64(batch, B_OLDEST)
+    # The new configuration takes the place of the oldest one, which is given up only if the token is legal:
+    # the last of the history's places is never part of it.
+    target = config_at(batch, slot, position + 1)
+    if not accept_token(batch, grammar, slot, position, config_at(batch, slot, position), token, target):
+        return False
+    store_i64(positions, slot, position + 1)
+    if position + 1 - load_i64(oldest, slot) > history - 2:
+        store_i64(oldest, slot, position + 3 - history)
+    return True
+
+
+@kernel("int64(int64, int64, int64, int64, int64)")
+def advance_rows(batch, slots, rows, tokens, accepted):  # type: ignore[no-untyped-def]
+    """Accept tokens[i] (int32) in slots[i] (int32; negative: an unconstrained row, always accepted).
+
+    accepted[i] (uint8) is 1, or 0 where the token was refused and the slot left as it was. Returns the
+    number of refused ones.
+    """
+    refused = 0
+    store = load_i64(batch, B_SLOT_GRAMMAR)
+    for row in range(rows):
+        slot = load_i32(slots, row)
+        good = slot < 0 or load_i64(store, slot) == 0 or advance_slot(batch, slot, load_i32(tokens, row))
+        store_u8(accepted, row, 1 if good else 0)
+        if not good:
+            refused += 1
+    count(batch, COUNT_ACCEPTED, rows - refused)
+    count(batch, COUNT_REFUSED, refused)
+    return refused
+
+
+@kernel("boolean(int64, int64)")
+def start(batch, slot):  # type: ignore[no-untyped-def]
+    """Put `slot` before its first token. False: no room for its first state set."""
+    return start_slot(batch, slot)
+
+
+@kernel("boolean(int64, int64, int64, int64)")
+def accept_bytes(batch, slot, data, length):  # type: ignore[no-untyped-def]
+    """Accept raw bytes as if they were one token of text."""
+    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
+    position = load_i64(load_i64(batch, B_POSITION), slot)
+    config = config_at(batch, slot, position)
+    target = config_at(batch, slot, position + 1)
+    if load_i64(config, CONFIG_FLAGS) & FINISHED:
+        return False
+    if not accept_data(batch, grammar, config, data, 0, length, target):
+        return False
+    store_i64(load_i64(batch, B_POSITION), slot, position + 1)
+    oldest = load_i64(batch, B_OLDEST)
+    history = load_i64(batch, B_HISTORY)
+    if position + 1 - load_i64(oldest, slot) > history - 2:
+        store_i64(oldest, slot, position + 3 - history)
+    return True
+
+
+@kernel("int64(int64, int64, int64)")
+def flags_after(batch, slot, position):  # type: ignore[no-untyped-def]
+    """Flags of the slot's configuration: COMPLETE, FINISHED, OVERFLOW."""
+    return load_i64(config_at(batch, slot, position), CONFIG_FLAGS)
+
+
+@kernel("void(int64, int64, int64)")
+def fork_slot(batch, source, target):  # type: ignore[no-untyped-def]
+    """Make slot `target` equal to slot `source`, history and end tokens included."""
+    position = load_i64(load_i64(batch, B_POSITION), source)
+    oldest = load_i64(load_i64(batch, B_OLDEST), source)
+    for at in range(oldest, position + 1):
+        _copy_config(config_at(batch, source, at), config_at(batch, target, at))
+    for field in (B_POSITION, B_OLDEST, B_SLOT_GRAMMAR, B_MIN_TOKENS):
+        address = load_i64(batch, field)
+        store_i64(address, target, load_i64(address, source))
+    ends = load_i64(batch, B_ENDS)
+    for i in range(MAX_ENDS):
+        store_i32(ends, MAX_ENDS * target + i, load_i32(ends, MAX_ENDS * source + i))
+    counts = load_i64(batch, B_END_COUNT)
+    store_i32(counts, target, load_i32(counts, source))
+    starts = load_i64(batch, B_TEXT_START)
+    store_u8(starts, target, load_u8(starts, source))
+
+
+@kernel("int64(int64, int64, int64, int64)")
+def forced(batch, slot, out, most):  # type: ignore[no-untyped-def]
+    """Write to `out` (uint8[most]) the bytes that every continuation of the slot begins with; returns how many.
+
+    Ends where the text may end, or where two bytes are possible. A special token that may come counts as a choice.
+    """
+    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
+    automaton = load_i64(grammar, G_AUTOMATON)
+    lazy = load_i64(automaton, H_FLAGS) & LAZY != 0
+    source = current_config(batch, slot)
+    here = load_i64(batch, B_SCRATCH) + 8 * WORK_CONFIG_WORDS
+    _copy_config(source, here)
+    work = load_i64(batch, B_SCRATCH)
+    n = 0
+    words = 0
+    sets = load_i64(batch, B_SET_SCRATCH)
+    side = 0
+    current = sets
+    final = False
+    if lazy:
+        words = load_i64(grammar, G_LAZY_WORDS)
+        current = load_i64(grammar, G_LAZY_SETS) + 8 * words * load_i64(here, CONFIG_FIRST_HEAD + HEAD_STATES)
+        final = load_i64(here, CONFIG_FLAGS) & COMPLETE != 0
+    while n < most:
+        if load_i64(here, CONFIG_FLAGS) & (COMPLETE | FINISHED) and not lazy:
+            break
+        if lazy and final:
+            break
+        for i in range(load_i64(here, CONFIG_HEADS)):
+            if not lazy and flags_of(automaton, top_state(head_at(here, i))) & HAS_TOKENS:
+                return n
+        only = -1
+        for byte in range(256):
+            if lazy:
+                alive = lazy_step(automaton, current, words, byte, sets + 8 * words * side) >= 0
+            else:
+                reach_byte(automaton, here, byte, work)
+                alive = load_i64(work, CONFIG_HEADS) > 0
+            if alive:
+                if only >= 0:
+                    only = -2
+                    break
+                only = byte
+        if only < 0:
+            break
+        store_u8(out, n, only)
+        n += 1
+        if lazy:
+            reached = sets + 8 * words * side
+            lazy_step(automaton, current, words, only, reached)
+            current = reached
+            side ^= 1
+            final = lazy_is_final(automaton, current, words)
+        else:
+            step_config(automaton, here, only, work, here)
+    return n
+
+
+@kernel("int64(int64, int64, int64, int64)")
+def accept_draft(batch, slot, tokens, n):  # type: ignore[no-untyped-def]
+    """Accept tokens[0:n] (int32) one after the other; returns how many were, the first refused one ending it."""
+    for i in range(n):
+        if not advance_slot(batch, slot, load_i32(tokens, i)):
+            return i
+    return n
+
+
+@kernel("boolean(int64, int64, int64)")
+def token_allowed(batch, slot, token):  # type: ignore[no-untyped-def]
+    """Would `token` be accepted? Changes nothing."""
+    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
+    position = load_i64(load_i64(batch, B_POSITION), slot)
+    spare = load_i64(batch, B_SCRATCH) + 8 * WORK_CONFIG_WORDS
+    return accept_token(batch, grammar, slot, position, config_at(batch, slot, position), token, spare)

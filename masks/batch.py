@@ -1,0 +1,568 @@
+"""The never-blocking form: all sequences of a step in flat arrays, one call for all of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ..grammar.automaton import COUNTER, H_LAZY_STATES, Automaton
+from . import advance as _advance
+from . import step as _step
+from .errors import VocabularyError
+from .layout import (
+    B_CONFIGS,
+    B_COUNTERS,
+    B_DEDUP,
+    B_DEDUP_SIZE,
+    B_DENSE,
+    B_END_COUNT,
+    B_ENDS,
+    B_EPOCH,
+    B_FIELDS,
+    B_HALF,
+    B_HISTORY,
+    B_JOB,
+    B_JOB_CONFIGS,
+    B_JOB_MASK,
+    B_JOB_RANKS,
+    B_JOB_REGISTER,
+    B_JOB_SETS,
+    B_JOB_STATE,
+    B_JOB_TOTAL,
+    B_LIST_LENGTH,
+    B_LIST_OFFSET,
+    B_LIST_TOKENS,
+    B_LIST_TOKENS_HALF,
+    B_LISTS,
+    B_MIN_TOKENS,
+    B_OLDEST,
+    B_POSITION,
+    B_SCRATCH,
+    B_SET_SCRATCH,
+    B_SLOT_GRAMMAR,
+    B_SLOTS,
+    B_TABLE,
+    B_TABLE_SIZE,
+    B_TEXT_START,
+    B_VOCABULARY,
+    B_VOCABULARY_START,
+    B_WORDS,
+    COMPLETE,
+    CONFIG_WORDS,
+    COUNT_ACCEPTED,
+    COUNT_CONTEXTS,
+    COUNT_FLUSHES,
+    COUNT_HITS,
+    COUNT_MASKS,
+    COUNT_MISSES,
+    COUNT_PENDING,
+    COUNT_PROMOTED,
+    COUNT_REFUSED,
+    COUNT_WORK,
+    COUNTERS,
+    FINISHED,
+    G_AUTOMATON,
+    G_BOUNDARY,
+    G_FIELDS,
+    G_LAZY_CAPACITY,
+    G_LAZY_LOOP,
+    G_LAZY_MASK,
+    G_LAZY_NEXT,
+    G_LAZY_RENAMED,
+    G_LAZY_SETS,
+    G_LAZY_TABLE,
+    G_LAZY_TABLE_SIZE,
+    G_LAZY_WORDS,
+    G_LOOP_BITS,
+    G_LOOP_RANK_BITS,
+    G_NUMBER,
+    G_READY_DENSE,
+    G_READY_ROWS,
+    G_READY_START,
+    G_READY_TOKENS,
+    G_SINGLE,
+    G_STATE_MASK,
+    G_TOKEN_IDS,
+    IDLE,
+    J_FOLLOW,
+    J_LOOP,
+    J_SOURCE,
+    J_STAGE,
+    JOB_WORDS,
+    LOOP_WORDS,
+    MAX_ENDS,
+    READY,
+    SCRATCH_WORDS,
+)
+from .memory import Block
+from .prepare import lazy_loops, live_bytes, loop_members
+from .tables import EndSets, MaskTables
+from .trie import tables_of
+from .warm_up import warm_up
+
+if TYPE_CHECKING:
+    from .compiled import CompiledGrammar
+    from .vocabulary import Vocabulary
+
+#: Units of fuel (about one byte edge each) in a microsecond, before calibration.
+FUEL_PER_MICROSECOND = 150
+#: Memory for interned state sets of one lazy grammar in one batch, bytes; past it those in use are kept.
+LAZY_BYTES = 64 << 20
+#: Grammars that a batch keeps ready after their last sequence has gone.
+MAX_IDLE_GRAMMARS = 64
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `Batch.plan` found for each row; views of the batch's buffers, valid until its next `plan`.
+
+    `mask_ids` int32 (see `masks.tables`), `end_allowed` uint8 (1: the row's end tokens are legal), `status`
+    uint8 (READY or PENDING: a pending row has no mask yet and must not be sampled from `mask_ids`).
+    """
+
+    slots: npt.NDArray[np.int32]
+    mask_ids: npt.NDArray[np.int32]
+    end_allowed: npt.NDArray[np.uint8]
+    status: npt.NDArray[np.uint8]
+
+    @property
+    def all_ready(self) -> bool:
+        return not (self.status != READY).any()
+
+
+def _single_items(automaton: Automaton) -> npt.NDArray[np.uint8]:
+    """For each frame: is it a counter whose items are one code point each?"""
+    frames = len(automaton["frame_start"])
+    single = np.zeros(max(frames, 1), np.uint8)
+    edges, dense, flags = automaton["edges"], automaton["dense"], automaton["state_flags"]
+    classes = automaton["byte_class"]
+
+    def targets(state: int, low: int, high: int) -> list[int]:
+        edge = int(edges[state])
+        if edge == -1:
+            return []
+        if edge <= -2:
+            byte = int(automaton["single_byte"][-2 - edge])
+            return [int(automaton["single_target"][-2 - edge])] if low <= byte <= high else []
+        row = dense[edge * automaton.n_classes : (edge + 1) * automaton.n_classes]
+        found = np.unique(row[np.unique(classes[low : high + 1])])
+        return [int(t) for t in found if t >= 0]
+
+    for frame in range(frames):
+        if automaton["frame_kind"][frame] != COUNTER:
+            continue
+        good = True
+        for low, high, more in ((0, 0x7F, 0), (0xC2, 0xDF, 1), (0xE0, 0xEF, 2), (0xF0, 0xF4, 3)):
+            level = targets(int(automaton["frame_start"][frame]), low, high)
+            for _ in range(more):
+                good = good and not any(flags[s] & 3 for s in level)
+                level = sorted({t for s in level for t in targets(s, 0, 255)})
+            good = good and all(flags[s] & 1 and not flags[s] & 2 and edges[s] == -1 for s in level)
+        good = good and not flags[automaton["frame_start"][frame]] & 2
+        single[frame] = good
+    return single
+
+
+class _Resident:
+    """One compiled grammar's block in one batch: what kernels read, and the masks found so far."""
+
+    def __init__(self, compiled: CompiledGrammar, number: int, words: int) -> None:
+        automaton = compiled.automaton
+        tables = tables_of(compiled.vocabulary)
+        block = Block(G_FIELDS)
+        block.set_number(G_AUTOMATON, automaton.address)
+        block.set_number(G_NUMBER, number)
+        block.set_array(G_TOKEN_IDS, np.append(compiled.token_ids, np.int32(-1)))
+        block.set_array(G_STATE_MASK, np.full(max(automaton.n_states, 1), -1, np.int64))
+        block.set_array(G_SINGLE, _single_items(automaton))
+        bounds = automaton["loop_start"]
+        if len(bounds) > 1:
+            members = [
+                loop_members(tables, automaton["loop_ranges"][2 * a : 2 * b]) for a, b in itertools.pairwise(bounds)
+            ]
+            block.set_array(G_LOOP_BITS, np.stack([m[0] for m in members]))
+            block.set_array(G_LOOP_RANK_BITS, np.stack([m[1] for m in members]))
+        if compiled.boundary is not None:
+            block.set_array(G_BOUNDARY, compiled.boundary)
+        if compiled.ready is not None:
+            block.set_array(G_READY_START, compiled.ready.bounds)
+            block.set_array(G_READY_TOKENS, compiled.ready.tokens)
+            block.set_array(G_READY_DENSE, compiled.ready.dense_row)
+            block.set_array(G_READY_ROWS, compiled.ready.rows)
+        positions = int(automaton.header[H_LAZY_STATES])
+        self.lazy_words = -(-positions // 64)
+        if positions:
+            capacity = max(1024, min(65536, LAZY_BYTES // (8 * self.lazy_words)))
+            block.set_number(G_LAZY_WORDS, self.lazy_words)
+            block.set_number(G_LAZY_CAPACITY, capacity)
+            block.set_array(G_LAZY_SETS, np.zeros((capacity, self.lazy_words), np.int64))
+            block.set_array(G_LAZY_TABLE, np.full(2 * capacity, -1, np.int32))
+            block.set_number(G_LAZY_TABLE_SIZE, 2 * capacity)
+            block.set_array(G_LAZY_MASK, np.full(capacity, -1, np.int64))
+            block.set_array(G_LAZY_RENAMED, np.zeros(capacity, np.int32))
+            loops = np.zeros((positions, 3), np.int64)
+            scratch = np.zeros((5, self.lazy_words), np.int64)
+            lazy_loops(automaton.address, self.lazy_words, scratch.ctypes.data, loops)
+            block.set_array(G_LAZY_LOOP, loops)
+            block.set_array(G_LAZY_NEXT, np.packbits(live_bytes(automaton), bitorder="little").view(np.int64).copy())
+        self.block = block
+        self.compiled = compiled
+        self.users = 0
+
+
+class Batch:
+    """Sequences of many grammars over one vocabulary, stepped together.
+
+    One thread at a time may use a batch. Between two calls nothing runs.
+
+    Parameters: `slots`, sequences at once. `budget_us`, microseconds of mask computing a `plan` may spend
+    (counted as fuel, not timed; None: no limit). `max_rollback`, tokens that can be taken back (about
+    1.7 KB a token and slot, touched only where used). `pool_masks`, dense masks in each half of
+    the pool (V/8 bytes each, default 512 or twice the slots, whichever is more).
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        slots: int = 256,
+        budget_us: float | None = 200,
+        *,
+        max_rollback: int = 32,
+        pool_masks: int | None = None,
+    ) -> None:
+        if slots < 1 or max_rollback < 0:
+            raise ValueError("slots must be at least 1, max_rollback at least 0")
+        rows = max(512, 2 * slots) if pool_masks is None else pool_masks
+        if rows < 2 * slots:
+            raise ValueError(f"pool_masks must be at least twice the slots ({2 * slots}): a step may need a mask a row")
+        warm_up()
+        self.vocabulary = vocabulary
+        self.slots = slots
+        self.max_rollback = max_rollback
+        self.fuel = _step.NO_FUEL_LIMIT if budget_us is None else max(1, int(budget_us * FUEL_PER_MICROSECOND))
+        self._tables = tables_of(vocabulary)
+        self._start_tables = tables_of(vocabulary, drop_space=True)
+        words = self._tables.words
+        history = max_rollback + 2
+        path = max(self._tables.max_bytes, self._start_tables.max_bytes) + 8
+        lists = max(4096, 4 * slots)
+        dedup = 1 << (4 * (rows + lists)).bit_length()
+        table = 1 << 15
+        block = Block(B_FIELDS)
+        for field, number in (
+            (B_VOCABULARY, self._tables.address),
+            (B_VOCABULARY_START, self._start_tables.address),
+            (B_WORDS, words),
+            (B_SLOTS, slots),
+            (B_HISTORY, history),
+            (B_EPOCH, 1),
+            (B_HALF, rows),
+            (B_LISTS, lists),
+            (B_LIST_TOKENS_HALF, 256 * lists),
+            (B_DEDUP_SIZE, dedup),
+            (B_TABLE_SIZE, table),
+        ):
+            block.set_number(field, number)
+        for field, array in (
+            (B_SLOT_GRAMMAR, np.zeros(slots, np.int64)),
+            (B_CONFIGS, np.zeros((slots, history, CONFIG_WORDS), np.int64)),
+            (B_POSITION, np.zeros(slots, np.int64)),
+            (B_OLDEST, np.zeros(slots, np.int64)),
+            (B_ENDS, np.full((slots, MAX_ENDS), -1, np.int32)),
+            (B_END_COUNT, np.zeros(slots, np.int32)),
+            (B_MIN_TOKENS, np.zeros(slots, np.int64)),
+            (B_TEXT_START, np.zeros(slots, np.uint8)),
+            (B_DENSE, np.zeros((2 * rows, 2 * words), np.uint32)),
+            (B_LIST_OFFSET, np.zeros(2 * lists, np.int32)),
+            (B_LIST_LENGTH, np.zeros(2 * lists, np.int32)),
+            (B_LIST_TOKENS, np.zeros(2 * 256 * lists, np.int32)),
+            (B_DEDUP, np.zeros((dedup, 2), np.int64)),
+            (B_TABLE, np.zeros((table, 4), np.int64)),
+            (B_SCRATCH, np.zeros(max(SCRATCH_WORDS, words), np.int64)),
+            (B_SET_SCRATCH, np.zeros(2, np.int64)),
+            (B_JOB, np.zeros(JOB_WORDS, np.int64)),
+            (B_JOB_MASK, np.zeros(words, np.int64)),
+            (B_JOB_RANKS, np.zeros(self._tables.rank_words, np.int64)),
+            (B_JOB_STATE, np.zeros(path, np.int64)),
+            (B_JOB_REGISTER, np.zeros(path, np.int64)),
+            (B_JOB_CONFIGS, np.zeros((path, CONFIG_WORDS), np.int64)),
+            (B_JOB_SETS, np.zeros(path, np.int64)),
+            (B_JOB_TOTAL, np.zeros(words, np.int64)),
+            (B_COUNTERS, np.zeros(COUNTERS, np.int64)),
+        ):
+            block.set_array(field, array)
+        job = block.arrays[B_JOB]
+        self._job_parts = (np.zeros(CONFIG_WORDS, np.int64), np.zeros(4, np.int64), np.zeros(LOOP_WORDS, np.int64))
+        for field, part in zip((J_SOURCE, J_FOLLOW, J_LOOP), self._job_parts, strict=True):
+            job[field] = part.ctypes.data
+        self._path = path
+        self._block = block
+        self._address = block.address
+        self._lazy_words = 1
+        self._residents: dict[int, _Resident] = {}
+        self._of_slot: list[_Resident | None] = [None] * slots
+        self._eos: list[tuple[int, ...]] = [()] * slots
+        self._free = list(range(slots - 1, -1, -1))
+        self._numbers = itertools.count(1)
+        self._mask_ids = np.zeros(slots, np.int32)
+        self._end_allowed = np.zeros(slots, np.uint8)
+        self._status = np.zeros(slots, np.uint8)
+        self._accepted = np.zeros(slots, np.uint8)
+        self._words = np.zeros(words, np.int64)
+        #: What the mask ids of this batch point into.
+        self.tables = MaskTables(
+            block.arrays[B_DENSE], block.arrays[B_LIST_OFFSET], block.arrays[B_LIST_LENGTH], block.arrays[B_LIST_TOKENS]
+        )
+
+    # ------------------------------------------------------------------ sequences come and go
+
+    def add(
+        self,
+        compiled: CompiledGrammar,
+        *,
+        eos: Sequence[int] | None = None,
+        min_tokens: int = 0,
+        text_start: bool = False,
+    ) -> int:
+        """A new sequence; returns its slot.
+
+        `eos`: its end tokens (default: the vocabulary's; at most 32). `min_tokens`: no end before so many
+        tokens, unless nothing but an end is legal. `text_start`: the sequence begins a text rather than going on
+        after a prompt, so that a SentencePiece vocabulary drops the first token's leading space. Raises
+        `ValueError` where all slots are taken, `VocabularyError` for another vocabulary's grammar or bad ids.
+        """
+        if (
+            compiled.vocabulary is not self.vocabulary
+            and compiled.vocabulary.fingerprint != self.vocabulary.fingerprint
+        ):
+            raise VocabularyError("the grammar was compiled for another vocabulary")
+        if not self._free:
+            raise ValueError(f"all {self.slots} slots are taken")
+        ends = self.vocabulary.eos if eos is None else eos
+        ends = tuple(dict.fromkeys(int(i) for i in ends or ()))
+        if len(ends) > MAX_ENDS or any(not 0 <= i < self.vocabulary.width for i in ends):
+            raise VocabularyError(
+                f"end tokens must be at most {MAX_ENDS} ids below {self.vocabulary.width}, not {ends}"
+            )
+        resident = self._resident(compiled)
+        slot = self._free.pop()
+        arrays = self._block.arrays
+        arrays[B_ENDS][slot, : len(ends)] = ends
+        arrays[B_END_COUNT][slot] = len(ends)
+        arrays[B_MIN_TOKENS][slot] = min_tokens
+        arrays[B_TEXT_START][slot] = text_start and self.vocabulary.text_start
+        arrays[B_SLOT_GRAMMAR][slot] = resident.block.address
+        resident.users += 1
+        self._of_slot[slot] = resident
+        self._eos[slot] = ends
+        self.reset(slot)
+        return slot
+
+    def _resident(self, compiled: CompiledGrammar) -> _Resident:
+        key = id(compiled)
+        if key not in self._residents:
+            if len(self._residents) >= MAX_IDLE_GRAMMARS:
+                for other, old in list(self._residents.items()):
+                    if old.users == 0:
+                        del self._residents[other]
+                        # An unfinished mask may still be that grammar's.
+                        self._block.arrays[B_JOB][J_STAGE] = IDLE
+                        break
+            resident = _Resident(compiled, next(self._numbers), self._tables.words)
+            if resident.lazy_words > self._lazy_words:
+                self._lazy_words = resident.lazy_words
+                self._block.arrays[B_JOB][J_STAGE] = IDLE
+                self._block.set_array(B_JOB_SETS, np.zeros((self._path, self._lazy_words), np.int64))
+                self._block.set_array(B_SET_SCRATCH, np.zeros((2, self._lazy_words), np.int64))
+            self._residents[key] = resident
+        return self._residents[key]
+
+    @property
+    def free_slots(self) -> int:
+        """How many slots are free."""
+        return len(self._free)
+
+    @property
+    def address(self) -> int:
+        """Address of the batch's block, for kernels."""
+        return self._address
+
+    @property
+    def words(self) -> int:
+        """int64 words of a mask."""
+        return self._tables.words
+
+    def private_resident(self, compiled: CompiledGrammar) -> _Resident:
+        """A block of `compiled` that no sequence uses, for computing its masks ahead."""
+        return _Resident(compiled, next(self._numbers), self._tables.words)
+
+    def drop_unfinished(self) -> None:
+        """Forget the mask that is being computed."""
+        self._block.arrays[B_JOB][J_STAGE] = IDLE
+
+    def adopt(self, other: Batch, slot: int) -> int:
+        """A new slot with the sequence of `slot` in another batch of equal history."""
+        resident = other._used(slot)
+        new = self.add(resident.compiled, eos=other._eos[slot])
+        mine, theirs = self._block.arrays, other._block.arrays
+        for field in (B_CONFIGS, B_POSITION, B_OLDEST, B_MIN_TOKENS, B_TEXT_START):
+            mine[field][new] = theirs[field][slot]
+        if resident.lazy_words:
+            raise ValueError("all slots of a batch are taken")
+        return new
+
+    def remove(self, slot: int) -> None:
+        """Free `slot`."""
+        resident = self._used(slot)
+        resident.users -= 1
+        self._of_slot[slot] = None
+        self._block.arrays[B_SLOT_GRAMMAR][slot] = 0
+        self._free.append(slot)
+
+    def reset(self, slot: int) -> None:
+        """Put `slot` before its first token."""
+        self._used(slot)
+        if not _advance.start(self._address, slot):
+            raise MemoryError("no room for the state sets of this grammar: fewer slots or a smaller max_rollback")
+
+    def fork(self, slot: int) -> int:
+        """A new slot with the same sequence, history included."""
+        resident = self._used(slot)
+        if not self._free:
+            raise ValueError(f"all {self.slots} slots are taken")
+        other = self._free.pop()
+        _advance.fork_slot(self._address, slot, other)
+        resident.users += 1
+        self._of_slot[other] = resident
+        self._eos[other] = self._eos[slot]
+        return other
+
+    def rollback(self, slot: int, n: int) -> None:
+        """Take back the last `n` accepted tokens. Raises `ValueError` where the history is shorter."""
+        self._used(slot)
+        arrays = self._block.arrays
+        position, oldest = int(arrays[B_POSITION][slot]), int(arrays[B_OLDEST][slot])
+        if not 0 <= n <= position - oldest:
+            raise ValueError(f"cannot take back {n} tokens: {position - oldest} are kept (max_rollback)")
+        arrays[B_POSITION][slot] = position - n
+
+    def _used(self, slot: int) -> _Resident:
+        resident = self._of_slot[slot] if 0 <= slot < self.slots else None
+        if resident is None:
+            raise ValueError(f"slot {slot} is not in use")
+        return resident
+
+    # ------------------------------------------------------------------ the step
+
+    def plan(self, slots: npt.NDArray[np.int32]) -> Plan:
+        """Masks of the rows in `slots` (int32, at most `self.slots`; -1 is an unconstrained row). Bounded by the budget."""
+        rows = len(slots)
+        slots = self._checked(slots)
+        _step.plan_rows(
+            self._address,
+            slots.ctypes.data,
+            rows,
+            self.fuel,
+            self._mask_ids.ctypes.data,
+            self._end_allowed.ctypes.data,
+            self._status.ctypes.data,
+        )
+        return Plan(slots, self._mask_ids[:rows], self._end_allowed[:rows], self._status[:rows])
+
+    def advance(self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
+        """Accept one token a row; uint8, 0 where it was refused and the row left as it was. Valid until the next call."""
+        rows = len(slots)
+        slots = self._checked(slots)
+        tokens = np.ascontiguousarray(tokens, np.int32)
+        if len(tokens) != rows:
+            raise ValueError(f"{rows} slots but {len(tokens)} tokens")
+        _advance.advance_rows(self._address, slots.ctypes.data, rows, tokens.ctypes.data, self._accepted.ctypes.data)
+        return self._accepted[:rows]
+
+    def _checked(self, slots: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        slots = np.ascontiguousarray(slots, np.int32)
+        if len(slots) > self.slots or (len(slots) and int(slots.max()) >= self.slots):
+            raise ValueError(f"at most {self.slots} rows, each a slot below {self.slots} or -1")
+        return slots
+
+    # ------------------------------------------------------------------ one sequence
+
+    def mask(self, slot: int) -> npt.NDArray[np.uint32]:
+        """The slot's whole mask, end tokens included: uint32[ceil(width / 32)], LSB first, 1 = allowed. Not bounded."""
+        self._used(slot)
+        _step.row_mask(self._address, slot, self._words.ctypes.data)
+        return self._words.view(np.uint32)[: self.vocabulary.words].copy()
+
+    def allows(self, slot: int, token: int) -> bool:
+        """Would `token` be accepted? Changes nothing."""
+        self._used(slot)
+        return bool(_advance.token_allowed(self._address, slot, token)) if abs(token) < 2**31 else False
+
+    def accept_bytes(self, slot: int, data: bytes) -> bool:
+        """Accept text that is no token; counts as one step of the history."""
+        self._used(slot)
+        if not data:
+            return True
+        array = np.frombuffer(data, np.uint8)
+        return bool(_advance.accept_bytes(self._address, slot, array.ctypes.data, len(array)))
+
+    def accept_draft(self, slot: int, tokens: Sequence[int]) -> int:
+        """Accept a draft of tokens up to the first refused one; returns how many."""
+        self._used(slot)
+        array = np.array(tokens, np.int32)
+        return int(_advance.accept_draft(self._address, slot, array.ctypes.data, len(array)))
+
+    def forced_bytes(self, slot: int, most: int = 1024) -> bytes:
+        """The bytes with which every continuation begins (none where the text may end)."""
+        if self._used(slot).compiled.boundary is not None:
+            return b""  # bytes that no token can spell are no real alternatives, which this does not see
+        out = np.zeros(most, np.uint8)
+        return out[: _advance.forced(self._address, slot, out.ctypes.data, most)].tobytes()
+
+    def is_complete(self, slot: int) -> bool:
+        """May the text end here?"""
+        return bool(self._flags(slot) & COMPLETE)
+
+    def is_finished(self, slot: int) -> bool:
+        """Was an end token accepted?"""
+        return bool(self._flags(slot) & FINISHED)
+
+    def position(self, slot: int) -> int:
+        """Tokens accepted so far."""
+        self._used(slot)
+        return int(self._block.arrays[B_POSITION][slot])
+
+    def _flags(self, slot: int) -> int:
+        self._used(slot)
+        return int(_advance.flags_after(self._address, slot, int(self._block.arrays[B_POSITION][slot])))
+
+    def end_sets(self, slots: npt.NDArray[np.int32]) -> EndSets:
+        """The end tokens of each row, for the sampler; unconstrained rows get the vocabulary's."""
+        default = self.vocabulary.eos or ()
+        ends = [self._eos[s] if s >= 0 and self._of_slot[s] is not None else default for s in slots.tolist()]
+        start = np.zeros(len(ends) + 1, np.int32)
+        np.cumsum([len(e) for e in ends], out=start[1:])
+        return EndSets(start, np.array([i for e in ends for i in e], np.int32))
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Work and outcomes since the batch was made."""
+        values = self._block.arrays[B_COUNTERS]
+        names = {
+            "work": COUNT_WORK,
+            "hits": COUNT_HITS,
+            "misses": COUNT_MISSES,
+            "contexts": COUNT_CONTEXTS,
+            "masks": COUNT_MASKS,
+            "flushes": COUNT_FLUSHES,
+            "promoted": COUNT_PROMOTED,
+            "pending": COUNT_PENDING,
+            "accepted": COUNT_ACCEPTED,
+            "refused": COUNT_REFUSED,
+        }
+        return {name: int(values[i]) for name, i in names.items()}

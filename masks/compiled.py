@@ -1,0 +1,143 @@
+"""`compile`: a grammar meets a vocabulary; the result is immutable and shared by any number of sequences."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..grammar.automaton import FINITE, Automaton
+from ..grammar.compile import compile_grammar
+from ..grammar.expression import Grammar
+from ..grammar.limits import Limits
+from . import cache
+from .errors import VocabularyError
+from .prepare import spelling
+from .ready import Ready, build
+from .trie import tables_of
+from .warm_up import warm_up
+
+if TYPE_CHECKING:
+    from .matcher import Matcher
+    from .vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledGrammar:
+    """A grammar compiled for one vocabulary.
+
+    `automaton` is the byte automaton; `token_ids` int32 the token id of each special token that it names;
+    `boundary` uint8[states] where tokens may end, or None for everywhere; `ready` the masks built ahead, or
+    None; `fingerprint` a hex digest of grammar, limits, vocabulary and version; `build_seconds` what compiling took.
+    """
+
+    automaton: Automaton
+    vocabulary: Vocabulary
+    token_ids: npt.NDArray[np.int32]
+    boundary: npt.NDArray[np.uint8] | None
+    ready: Ready | None
+    fingerprint: str
+    build_seconds: float
+    from_cache: bool = False
+
+    def matcher(
+        self, *, eos: list[int] | None = None, min_tokens: int = 0, text_start: bool = False, max_rollback: int = 256
+    ) -> Matcher:
+        """A new sequence. Parameters as of `Batch.add`; `max_rollback` is how many tokens can be taken back."""
+        from .matcher import Matcher
+
+        return Matcher(self, eos=eos, min_tokens=min_tokens, text_start=text_start, max_rollback=max_rollback)
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Sizes: states, frames, byte classes, lazy positions; contexts and distinct masks built ahead; bytes; seconds."""
+        ready = self.ready
+        return {
+            "states": self.automaton.n_states,
+            "frames": len(self.automaton["frame_start"]),
+            "classes": self.automaton.n_classes,
+            "lazy_positions": max(0, len(self.automaton["lazy_edge_start"]) - 1),
+            "contexts": ready.contexts if ready else 0,
+            "distinct_masks": ready.distinct if ready else 0,
+            "complete": ready is not None,
+            "bytes": self.automaton.buffer.nbytes + (ready.nbytes if ready else 0),
+            "build_seconds": self.build_seconds,
+            "from_cache": self.from_cache,
+        }
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to a file, at once or not at all."""
+        cache.write(path, self._arrays(), {"fingerprint": self.fingerprint, "build_seconds": self.build_seconds})
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        arrays: dict[str, npt.NDArray[Any]] = {"automaton": self.automaton.buffer}
+        if self.boundary is not None:
+            arrays["boundary"] = self.boundary
+        if self.ready is not None:
+            arrays |= self.ready.arrays()
+        return arrays
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], vocabulary: Vocabulary) -> CompiledGrammar:
+        """Read what `save` wrote. Raises `GrammarError` for a damaged file, `VocabularyError` for another vocabulary's."""
+        arrays, metadata = cache.read(path)
+        automaton = Automaton.adopt(arrays["automaton"], check=False)
+        if metadata["fingerprint"].partition("-")[0] != vocabulary.fingerprint[:32]:
+            raise VocabularyError(f"{path} was compiled for another vocabulary")
+        return cls(
+            automaton,
+            vocabulary,
+            _token_ids(automaton, vocabulary),
+            arrays.get("boundary"),
+            Ready.from_arrays(arrays),
+            metadata["fingerprint"],
+            metadata["build_seconds"],
+            True,
+        )
+
+
+def _token_ids(automaton: Automaton, vocabulary: Vocabulary) -> npt.NDArray[np.int32]:
+    """The id of each special token that the grammar names. Raises `VocabularyError` for one that is not there."""
+    return np.array([vocabulary.id_of(name) for name in automaton.metadata["tokens"]], np.int32)
+
+
+def compile(
+    grammar: Grammar, vocabulary: Vocabulary, limits: Limits = Limits(), *, use_cache: bool = True
+) -> CompiledGrammar:
+    """Compile `grammar` for `vocabulary`.
+
+    Results are kept on disk (`masks.cache`) unless `use_cache` is false. Raises the subclasses of
+    `GrammarError`, and `VocabularyError` for a special token that the vocabulary does not have.
+    """
+    if not isinstance(grammar, Grammar):
+        raise TypeError(
+            f"a grammar made by stepmask.regex, stepmask.choice, ... is needed, not {type(grammar).__name__}"
+        )
+    warm_up()
+    tables = tables_of(vocabulary)
+    begin = time.perf_counter()
+    fingerprint = f"{vocabulary.fingerprint[:32]}-{cache.grammar_digest(grammar, limits)}"
+    if use_cache:
+        path = cache.path_of(fingerprint)
+        found = cache.load_quietly(path, lambda: CompiledGrammar.load(path, vocabulary))
+        if found is not None:
+            return found
+    automaton = compile_grammar(grammar, limits)
+    token_ids = _token_ids(automaton, vocabulary)
+    boundary = spelling(automaton, tables, vocabulary, token_ids)
+    compiled = CompiledGrammar(automaton, vocabulary, token_ids, boundary, None, fingerprint, 0.0)
+    ready = None
+    if automaton.flags & FINITE and limits.max_eager_contexts:
+        ready = build(compiled, limits.max_eager_contexts)
+    compiled = CompiledGrammar(
+        automaton, vocabulary, token_ids, boundary, ready, fingerprint, time.perf_counter() - begin
+    )
+    if use_cache and compiled.build_seconds >= cache.MIN_SECONDS:
+        cache.write_quietly(
+            path, compiled._arrays(), {"fingerprint": fingerprint, "build_seconds": compiled.build_seconds}
+        )
+    return compiled

@@ -1,0 +1,7 @@
+"""What can be wrong with a vocabulary."""
+
+from __future__ import annotations
+
+
+class VocabularyError(ValueError):
+    """A vocabulary, a tokenizer file or a token id that cannot be used; the message says which and why."""

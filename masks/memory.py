@@ -1,0 +1,127 @@
+"""Raw memory for kernels: loads and stores by address, bit counting, and blocks of named fields.
+
+One kernel serves rows of many grammars, each compiled into a buffer of its own, so kernels take
+addresses (int64) rather than arrays. Every load widens to int64; bitmaps are int64 words (LSB first),
+whose bit operations are those of uint64.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+_I64 = ir.IntType(64)
+
+
+def _make_load(bits: int, signed: bool) -> Any:
+    @intrinsic
+    def load(typing_context, address, index):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            pointer = builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer())
+            value = builder.load(builder.gep(pointer, [arguments[1]]))
+            if bits == 64:
+                return value
+            return builder.sext(value, _I64) if signed else builder.zext(value, _I64)
+
+        return types.int64(types.int64, types.int64), generate
+
+    return load
+
+
+def _make_store(bits: int) -> Any:
+    @intrinsic
+    def store(typing_context, address, index, value):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            pointer = builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer())
+            value = arguments[2] if bits == 64 else builder.trunc(arguments[2], ir.IntType(bits))
+            builder.store(value, builder.gep(pointer, [arguments[1]]))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.int64), generate
+
+    return store
+
+
+#: ``load_x(address, index) -> int64``: element `index` of the array at `address`.
+load_u8 = _make_load(8, False)
+load_i16 = _make_load(16, True)
+load_i32 = _make_load(32, True)
+load_i64 = _make_load(64, True)
+#: ``store_x(address, index, value)``.
+store_u8 = _make_store(8)
+store_i32 = _make_store(32)
+store_i64 = _make_store(64)
+
+
+@intrinsic
+def count_trailing_zeros(typing_context, word):  # type: ignore[no-untyped-def]
+    """Index of the lowest set bit of an int64 that is not 0."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def count_bits(typing_context, word):  # type: ignore[no-untyped-def]
+    """Number of set bits of an int64."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def shift_right(typing_context, word, count):  # type: ignore[no-untyped-def]
+    """Logical (unsigned) right shift of an int64 by 0..63."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.lshr(arguments[0], arguments[1])
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def section(typing_context, base, word):  # type: ignore[no-untyped-def]
+    """`base` plus the byte offset in its int64 word `word`: where a section of an automaton's buffer begins."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        pointer = builder.inttoptr(arguments[0], _I64.as_pointer())
+        return builder.add(arguments[0], builder.load(builder.gep(pointer, [arguments[1]])))
+
+    return types.int64(types.int64, types.int64), generate
+
+
+class Block:
+    """A header of int64 words, each a number or the address of an array that the block keeps alive.
+
+    Kernels get `address` and read word `i` with ``load_i64(address, i)``.
+    """
+
+    def __init__(self, words: int) -> None:
+        self.header = np.zeros(words, np.int64)
+        self.arrays: dict[int, npt.NDArray[Any]] = {}
+
+    def set_array(self, index: int, array: npt.NDArray[Any]) -> None:
+        """Let word `index` be the address of `array`, which must be contiguous."""
+        assert array.flags.c_contiguous
+        self.arrays[index] = array
+        self.header[index] = array.ctypes.data
+
+    def set_number(self, index: int, value: int) -> None:
+        self.header[index] = value
+
+    @property
+    def address(self) -> int:
+        return int(self.header.ctypes.data)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in self.arrays.values())

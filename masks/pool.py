@@ -1,0 +1,197 @@
+"""The pool of finished masks: deduplicated, addressed by id, in two halves.
+
+A mask id names a dense row, a token list, a single token, or nothing (`layout`). Rows and lists are
+filled into one half of the pool. When that half is full the *epoch* advances and the other half is
+used, whose masks are forgotten: so what a step shipped stays valid until the pool has been filled
+once more, and a mask that is asked for again meanwhile is copied over. Both halves must hold at
+least two steps' worth of new masks, which `Batch` checks.
+"""
+
+from __future__ import annotations
+
+from .._numba import helper
+from .layout import (
+    B_COUNTERS,
+    B_DEDUP,
+    B_DEDUP_SIZE,
+    B_DENSE,
+    B_DENSE_USED,
+    B_EPOCH,
+    B_HALF,
+    B_LIST_LENGTH,
+    B_LIST_OFFSET,
+    B_LIST_TOKENS,
+    B_LIST_TOKENS_HALF,
+    B_LIST_TOKENS_USED,
+    B_LIST_USED,
+    B_LISTS,
+    B_WORDS,
+    COUNT_FLUSHES,
+    COUNT_MASKS,
+    COUNT_PROMOTED,
+    KIND_DENSE,
+    KIND_EMPTY,
+    KIND_LIST,
+    KIND_SHIFT,
+    KIND_SINGLE,
+    MASK_INDEX,
+    MAX_LIST,
+)
+from .lazy import mix
+from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, shift_right, store_i32, store_i64
+
+
+@helper
+def count(batch, counter, amount):  # type: ignore[no-untyped-def]
+    counters = load_i64(batch, B_COUNTERS)
+    store_i64(counters, counter, load_i64(counters, counter) + amount)
+
+
+@helper
+def make_room(batch, masks):  # type: ignore[no-untyped-def]
+    """Begin a new epoch unless `masks` more of any kind fit. To be called between steps' uses of ids, never within."""
+    fits = (
+        load_i64(batch, B_DENSE_USED) + masks <= load_i64(batch, B_HALF)
+        and load_i64(batch, B_LIST_USED) + masks <= load_i64(batch, B_LISTS)
+        and load_i64(batch, B_LIST_TOKENS_USED) + masks * MAX_LIST <= load_i64(batch, B_LIST_TOKENS_HALF)
+    )
+    if fits:
+        return
+    store_i64(batch, B_EPOCH, load_i64(batch, B_EPOCH) + 1)
+    store_i64(batch, B_DENSE_USED, 0)
+    store_i64(batch, B_LIST_USED, 0)
+    store_i64(batch, B_LIST_TOKENS_USED, 0)
+    dedup = load_i64(batch, B_DEDUP)
+    for i in range(2 * load_i64(batch, B_DEDUP_SIZE)):
+        store_i64(dedup, i, 0)
+    count(batch, COUNT_FLUSHES, 1)
+
+
+@helper
+def _same_mask(batch, mask_id, words, n_words):  # type: ignore[no-untyped-def]
+    """Has the stored mask the content of the bitmap at `words`?"""
+    index = mask_id & MASK_INDEX
+    if mask_id >> KIND_SHIFT == KIND_DENSE:
+        row = load_i64(batch, B_DENSE) + 8 * n_words * index
+        for word in range(n_words):
+            if load_i64(row, word) != load_i64(words, word):
+                return False
+        return True
+    # Equal numbers of tokens are certain only if counted: the list's tokens must be set, and no others.
+    length = load_i32(load_i64(batch, B_LIST_LENGTH), index)
+    tokens = load_i64(batch, B_LIST_TOKENS) + 4 * load_i32(load_i64(batch, B_LIST_OFFSET), index)
+    for i in range(length):
+        token = load_i32(tokens, i)
+        if (load_i64(words, token >> 6) >> (token & 63)) & 1 == 0:
+            return False
+    total = 0
+    for word in range(n_words):
+        total += count_bits(load_i64(words, word))
+    return total == length
+
+
+@helper
+def intern_mask(batch, words):  # type: ignore[no-untyped-def]
+    """Mask slot (epoch << 32 | mask id) of the bitmap at `words`, stored if it is new."""
+    n_words = load_i64(batch, B_WORDS)
+    epoch = load_i64(batch, B_EPOCH)
+    total = 0
+    last = 0
+    h = 0
+    for word in range(n_words):
+        bits = load_i64(words, word)
+        if bits != 0:
+            total += count_bits(bits)
+            last = word
+            h = mix(h ^ word, bits)
+    if total == 0:
+        return (epoch << 32) | (KIND_EMPTY << KIND_SHIFT)
+    if total == 1:
+        token = 64 * last + count_trailing_zeros(load_i64(words, last))
+        return (epoch << 32) | (KIND_SINGLE << KIND_SHIFT) | token
+    size = load_i64(batch, B_DEDUP_SIZE)
+    dedup = load_i64(batch, B_DEDUP)
+    h = shift_right(h, 1) | 1
+    place = h % size
+    while True:
+        stored = load_i64(dedup, 2 * place)
+        if stored == 0:
+            break
+        if stored == h:
+            mask_id = load_i64(dedup, 2 * place + 1)
+            if _same_mask(batch, mask_id, words, n_words):
+                return (epoch << 32) | mask_id
+        place += 1
+        if place == size:
+            place = 0
+    side = epoch & 1
+    if total > MAX_LIST:
+        index = side * load_i64(batch, B_HALF) + load_i64(batch, B_DENSE_USED)
+        row = load_i64(batch, B_DENSE) + 8 * n_words * index
+        for word in range(n_words):
+            store_i64(row, word, load_i64(words, word))
+        store_i64(batch, B_DENSE_USED, load_i64(batch, B_DENSE_USED) + 1)
+        mask_id = (KIND_DENSE << KIND_SHIFT) | index
+    else:
+        index = side * load_i64(batch, B_LISTS) + load_i64(batch, B_LIST_USED)
+        offset = side * load_i64(batch, B_LIST_TOKENS_HALF) + load_i64(batch, B_LIST_TOKENS_USED)
+        tokens = load_i64(batch, B_LIST_TOKENS)
+        n = 0
+        for word in range(n_words):
+            bits = load_i64(words, word)
+            while bits != 0:
+                store_i32(tokens, offset + n, 64 * word + count_trailing_zeros(bits))
+                n += 1
+                bits &= bits - 1
+        store_i32(load_i64(batch, B_LIST_OFFSET), index, offset)
+        store_i32(load_i64(batch, B_LIST_LENGTH), index, total)
+        store_i64(batch, B_LIST_USED, load_i64(batch, B_LIST_USED) + 1)
+        store_i64(batch, B_LIST_TOKENS_USED, load_i64(batch, B_LIST_TOKENS_USED) + total)
+        mask_id = (KIND_LIST << KIND_SHIFT) | index
+    store_i64(dedup, 2 * place, h)
+    store_i64(dedup, 2 * place + 1, mask_id)
+    count(batch, COUNT_MASKS, 1)
+    return (epoch << 32) | mask_id
+
+
+@helper
+def expand_mask(batch, mask_id, words):  # type: ignore[no-untyped-def]
+    """OR the tokens of `mask_id` into the bitmap at `words`."""
+    kind = mask_id >> KIND_SHIFT
+    index = mask_id & MASK_INDEX
+    if kind == KIND_DENSE:
+        n_words = load_i64(batch, B_WORDS)
+        row = load_i64(batch, B_DENSE) + 8 * n_words * index
+        for word in range(n_words):
+            store_i64(words, word, load_i64(words, word) | load_i64(row, word))
+    elif kind == KIND_LIST:
+        tokens = load_i64(batch, B_LIST_TOKENS) + 4 * load_i32(load_i64(batch, B_LIST_OFFSET), index)
+        for i in range(load_i32(load_i64(batch, B_LIST_LENGTH), index)):
+            token = load_i32(tokens, i)
+            store_i64(words, token >> 6, load_i64(words, token >> 6) | (1 << (token & 63)))
+    elif kind == KIND_SINGLE:
+        store_i64(words, index >> 6, load_i64(words, index >> 6) | (1 << (index & 63)))
+
+
+@helper
+def resolve(batch, slots, index, scratch):  # type: ignore[no-untyped-def]
+    """Mask id of mask slot `slots[index]`, or -1 where it is unknown or forgotten; copies it from the other half."""
+    packed = load_i64(slots, index)
+    if packed < 0:
+        return -1
+    mask_id = packed & 0x7FFFFFFF
+    kind = mask_id >> KIND_SHIFT
+    if kind == KIND_SINGLE or kind == KIND_EMPTY:
+        return mask_id
+    epoch = load_i64(batch, B_EPOCH)
+    if packed >> 32 == epoch:
+        return mask_id
+    if packed >> 32 != epoch - 1:
+        return -1
+    for word in range(load_i64(batch, B_WORDS)):
+        store_i64(scratch, word, 0)
+    expand_mask(batch, mask_id, scratch)
+    packed = intern_mask(batch, scratch)
+    store_i64(slots, index, packed)
+    count(batch, COUNT_PROMOTED, 1)
+    return packed & 0x7FFFFFFF

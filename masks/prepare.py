@@ -1,0 +1,343 @@
+"""What is computed once a grammar meets a vocabulary: loop classes, spelling, and the masks built ahead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from .._numba import helper, kernel
+from ..grammar.automaton import FINAL, H_LAZY_STATES, Automaton
+from ..grammar.errors import GrammarUnsatisfiable, GrammarUnsupported
+from .layout import (
+    B_JOB_TOTAL,
+    B_SCRATCH,
+    B_VOCABULARY,
+    B_WORDS,
+    CONFIG_FIRST_HEAD,
+    CONFIG_FLAGS,
+    CONFIG_HEADS,
+    G_AUTOMATON,
+    HEAD_DEPTH,
+    HEAD_REGISTERS,
+    HEAD_STATES,
+    MAX_LIST,
+    WORK_CONFIG_WORDS,
+)
+from .lazy import lazy_step
+from .machine import AT_BYTE_CLASS, AT_EDGES, delta
+from .memory import (
+    count_bits,
+    count_trailing_zeros,
+    load_i16,
+    load_i32,
+    load_i64,
+    load_u8,
+    section,
+    store_i64,
+)
+from .trie import (
+    V_NODE_BYTE,
+    V_NODE_DEPTH,
+    V_NODE_RANK,
+    V_NODE_SKIP,
+    V_NODES,
+    V_RANK_BYTES,
+    V_RANK_ID,
+    V_RANK_START,
+    V_RANKS,
+    V_TOKEN_BYTES,
+    V_TOKEN_START,
+    VocabularyTables,
+)
+from .walk import begin_job, run_job
+
+if TYPE_CHECKING:
+    from .vocabulary import Vocabulary
+
+
+@kernel("void(int64, uint8[::1], int64[::1], int64[::1])")
+def _class_members(vocabulary, table, by_id, by_rank):  # type: ignore[no-untyped-def]
+    """Bitmaps of the tokens all of whose code points have their bit set in `table` (one bit a code point)."""
+    starts = load_i64(vocabulary, V_RANK_START)
+    data = load_i64(vocabulary, V_RANK_BYTES)
+    rank_id = load_i64(vocabulary, V_RANK_ID)
+    for rank in range(load_i64(vocabulary, V_RANKS)):
+        i, end = load_i32(starts, rank), load_i32(starts, rank + 1)
+        good = True
+        while good and i < end:
+            b = load_u8(data, i)
+            more = 0 if b < 0x80 else 1 if b < 0xE0 else 2 if b < 0xF0 else 3
+            if i + more >= end or 0x80 <= b < 0xC2 or b > 0xF4:
+                good = False
+                break
+            point = b if more == 0 else b & (0x3F >> more)
+            for k in range(1, more + 1):
+                c = load_u8(data, i + k)
+                good = good and c & 0xC0 == 0x80
+                point = (point << 6) | (c & 0x3F)
+            # An overlong form or a surrogate decodes to a code point, but is no text.
+            lowest = 0 if more == 0 else 0x80 if more == 1 else 0x800 if more == 2 else 0x10000
+            good = good and lowest <= point < 0x110000 and not (0xD800 <= point < 0xE000)
+            good = good and table[point >> 3] >> (point & 7) & 1 != 0
+            i += more + 1
+        if good:
+            token = load_i32(rank_id, rank)
+            by_id[token >> 6] |= np.int64(1) << np.int64(token & 63)
+            by_rank[rank >> 6] |= np.int64(1) << np.int64(rank & 63)
+
+
+def loop_members(tables: VocabularyTables, ranges: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int64], ...]:
+    """(by id, by rank) bitmaps of the tokens made of code points in `ranges` alone; kept with the vocabulary's tables."""
+    cache: dict[bytes, tuple[npt.NDArray[np.int64], ...]] = tables.__dict__.setdefault("_members", {})
+    key = ranges.tobytes()
+    if key not in cache:
+        # Differences, then a running sum: the quickest way to paint many ranges.
+        paint = np.zeros(0x110001, np.int8)
+        paint[ranges[0::2]] += 1
+        paint[ranges[1::2] + 1] -= 1
+        table = np.packbits(np.cumsum(paint[:-1], dtype=np.int8).view(np.bool_), bitorder="little")
+        result = np.zeros(tables.words, np.int64), np.zeros(tables.rank_words, np.int64)
+        _class_members(tables.address, table, *result)
+        cache[key] = result
+    return cache[key]
+
+
+@kernel("int64(int64, int64, int64, uint8[::1], int64)")
+def _spell(automaton, vocabulary, n_states, good, work):  # type: ignore[no-untyped-def]
+    """Mark the states from which the end can be reached by whole tokens. Returns the work left, negative: too much."""
+    node_byte = load_i64(vocabulary, V_NODE_BYTE)
+    node_depth = load_i64(vocabulary, V_NODE_DEPTH)
+    node_skip = load_i64(vocabulary, V_NODE_SKIP)
+    node_rank = load_i64(vocabulary, V_NODE_RANK)
+    nodes = load_i64(vocabulary, V_NODES)
+    path = np.empty(4096, np.int64)
+    changed = True
+    while changed:
+        changed = False
+        for state in range(n_states - 1, -1, -1):
+            if good[state]:
+                continue
+            path[0] = state
+            node = 0
+            while node < nodes:
+                work -= 1
+                if work < 0:
+                    return work
+                depth = load_i16(node_depth, node)
+                target = delta(automaton, path[depth], load_u8(node_byte, node))
+                if target < 0:
+                    node = load_i32(node_skip, node)
+                    continue
+                path[depth + 1] = target
+                if good[target] and load_i32(node_rank, node) < load_i32(node_rank, node + 1):
+                    good[state] = 1
+                    changed = True
+                    break
+                node += 1
+    return work
+
+
+def spelling(
+    automaton: Automaton, tables: VocabularyTables, vocabulary: Vocabulary, token_ids: npt.NDArray[np.int32]
+) -> npt.NDArray[np.uint8] | None:
+    """Where tokens may end: None where any live byte is a token itself, so that every place will do.
+
+    Raises `GrammarUnsatisfiable` where no string of the language can be spelled, `GrammarUnsupported` where
+    bytes are missing from the vocabulary and the automaton is not one deterministic frame.
+    """
+    lengths = np.diff(vocabulary.token_offsets)
+    singles = np.zeros(256, bool)
+    one = np.flatnonzero(vocabulary.is_text & (lengths == 1))
+    singles[vocabulary.token_bytes[vocabulary.token_offsets[one]]] = True
+    missing = np.flatnonzero(live_bytes(automaton) & ~singles)
+    if not len(missing):
+        return None
+    if len(automaton["frame_start"]) != 1 or automaton.header[H_LAZY_STATES]:
+        named = ", ".join(f"0x{b:02x}" for b in missing[:8])
+        raise GrammarUnsupported(
+            f"the vocabulary has no single-byte token for {named}, and this grammar needs counters or state sets; "
+            "write its repeats out, or use a vocabulary with all bytes"
+        )
+    good = (automaton["state_flags"] & FINAL).astype(np.uint8)
+    for state in range(automaton.n_states):
+        begin, end = automaton["token_start"][state : state + 2]
+        if end > begin:
+            good[state] = 1  # a special token is always spelled; where it leads is checked like any other state
+    if _spell(automaton.address, tables.address, automaton.n_states, good, 2_000_000_000) < 0:
+        raise GrammarUnsupported("too much work to find out what this vocabulary can spell")
+    if not good[automaton["frame_start"][0]]:
+        named = ", ".join(f"0x{b:02x}" for b in missing[:8])
+        raise GrammarUnsatisfiable(f"the vocabulary cannot spell any match: it has no single-byte token for {named}")
+    return good
+
+
+def live_bytes(automaton: Automaton) -> npt.NDArray[np.bool_]:
+    """bool[256]: the bytes on any edge."""
+    classes = np.zeros(max(automaton.n_classes, 1), bool)
+    if len(automaton["dense"]):
+        classes |= (automaton["dense"].reshape(-1, automaton.n_classes) >= 0).any(axis=0)
+    edges = automaton["lazy_edges"].reshape(-1, 3)
+    for low, high in np.unique(edges[:, :2], axis=0):
+        classes[low : high + 1] = True
+    live: npt.NDArray[np.bool_] = classes[automaton["byte_class"]]
+    live[automaton["single_byte"]] = True
+    return live
+
+
+@helper
+def _returns(automaton, words, sets, level, low, high, more, position):  # type: ignore[no-untyped-def]
+    """Does every string of 1 + `more` continuation bytes, the first in low..high, lead from set `level` to `position`?
+
+    Bytes of one class do the same, so one of each run is tried.
+    """
+    source = sets + 8 * words * level
+    target = sets + 8 * words * (level + 1)
+    classes = section(automaton, AT_BYTE_CLASS)
+    previous = -1
+    for byte in range(low, high + 1):
+        column = load_u8(classes, byte)
+        if column == previous:
+            continue
+        previous = column
+        if lazy_step(automaton, source, words, byte, target) < 0:
+            return False
+        if more == 0:
+            if (load_i64(target, position >> 6) >> (position & 63)) & 1 == 0:
+                return False
+        else:
+            second = -1
+            for inner in range(0x80, 0xC0):
+                inner_column = load_u8(classes, inner)
+                if inner_column == second:
+                    continue
+                second = inner_column
+                third = sets + 8 * words * (level + 2)
+                if lazy_step(automaton, target, words, inner, third) < 0:
+                    return False
+                if more == 1:
+                    if (load_i64(third, position >> 6) >> (position & 63)) & 1 == 0:
+                        return False
+                    continue
+                last = -1
+                for end in range(0x80, 0xC0):
+                    end_column = load_u8(classes, end)
+                    if end_column == last:
+                        continue
+                    last = end_column
+                    fourth = sets + 8 * words * (level + 3)
+                    if lazy_step(automaton, third, words, end, fourth) < 0:
+                        return False
+                    if (load_i64(fourth, position >> 6) >> (position & 63)) & 1 == 0:
+                        return False
+    return True
+
+
+@kernel("void(int64, int64, int64, int64[:, ::1])")
+def lazy_loops(automaton, words, sets, loops):  # type: ignore[no-untyped-def]
+    """loops[p] = (2 words of ASCII bytes, 1 if all other code points) on which position p leads back to itself.
+
+    `sets`: address of int64[5][words] scratch.
+    """
+    one = np.int64(1)
+    for position in range(loops.shape[0]):
+        for word in range(words):
+            store_i64(sets, word, 0)
+        store_i64(sets, position >> 6, one << np.int64(position & 63))
+        reached = sets + 8 * words
+        for byte in range(128):
+            if (
+                lazy_step(automaton, sets, words, byte, reached) >= 0
+                and (load_i64(reached, position >> 6) >> (position & 63)) & 1 != 0
+            ):
+                loops[position, byte >> 6] |= one << np.int64(byte & 63)
+        whole = loops[position, 0] != 0 or loops[position, 1] != 0
+        lead = 0xC2
+        previous = -1
+        while whole and lead < 0xF5:
+            column = load_u8(section(automaton, AT_BYTE_CLASS), lead)
+            low = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
+            high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
+            more = 0 if lead < 0xE0 else 1 if lead < 0xF0 else 2
+            kind = (column << 20) | (low << 12) | (high << 4) | more
+            if kind != previous:
+                previous = kind
+                whole = lazy_step(automaton, sets, words, lead, reached) >= 0 and _returns(
+                    automaton, words, sets, 1, low, high, more, position
+                )
+            lead += 1
+        loops[position, 2] = 1 if whole else 0
+
+
+@kernel("int64(int64, int64, int64, int32[::1], int32[:, ::1], int32[::1], int32[::1], int64[:, ::1], int64, int64)")
+def build_ready(batch, grammar, start, queue, bounds, tokens, dense_row, rows, most, work):  # type: ignore[no-untyped-def]
+    """Masks of all states in which a token can end, breadth first from `start`: the complete token-level DFA.
+
+    `bounds` int32[states][2] and `dense_row` int32[states] (-1 at first; -2 marks a queued state) say where the mask
+    of a state is, in `tokens` or `rows`. Returns the number of states with masks, or -1 where `most` of them, the
+    room, or `work` do not suffice.
+    """
+    automaton = load_i64(grammar, G_AUTOMATON)
+    vocabulary = load_i64(batch, B_VOCABULARY)
+    words = load_i64(batch, B_WORDS)
+    starts = load_i64(vocabulary, V_TOKEN_START)
+    data = load_i64(vocabulary, V_TOKEN_BYTES)
+    config = load_i64(batch, B_SCRATCH) + 8 * WORK_CONFIG_WORDS
+    queue[0] = start
+    dense_row[start] = -2
+    done, queued, used, dense = 0, 1, 0, 0
+    while done < queued:
+        state = queue[done]
+        done += 1
+        dense_row[state] = -1
+        if load_i32(section(automaton, AT_EDGES), state) == -1:
+            continue
+        store_i64(config, CONFIG_HEADS, 1)
+        store_i64(config, CONFIG_FLAGS, 0)
+        store_i64(config, CONFIG_FIRST_HEAD + HEAD_DEPTH, 1)
+        store_i64(config, CONFIG_FIRST_HEAD + HEAD_STATES, state)
+        store_i64(config, CONFIG_FIRST_HEAD + HEAD_REGISTERS, 0)
+        begin_job(batch, grammar, vocabulary, config, 0, 0)
+        left = run_job(batch, work)
+        if left < 0:
+            return -1
+        work = left
+        mask = load_i64(batch, B_JOB_TOTAL)
+        total = 0
+        for word in range(words):
+            total += count_bits(load_i64(mask, word))
+        work -= 4 * total
+        if work < 0 or used + total > len(tokens):
+            return -1
+        bounds[state, 0] = used
+        bounds[state, 1] = used
+        if total > MAX_LIST:
+            if dense == rows.shape[0]:
+                return -1
+            for word in range(words):
+                rows[dense, word] = load_i64(mask, word)
+            dense_row[state] = dense
+            dense += 1
+        else:
+            bounds[state, 1] = used + total
+        for word in range(words):
+            bits = load_i64(mask, word)
+            while bits != 0:
+                token = 64 * word + count_trailing_zeros(bits)
+                bits &= bits - 1
+                if total <= MAX_LIST:
+                    tokens[used] = token
+                    used += 1
+                target = np.int64(state)
+                for i in range(load_i64(starts, token), load_i64(starts, token + 1)):
+                    target = delta(automaton, target, load_u8(data, i))
+                if dense_row[target] == -1 and bounds[target, 0] < 0:
+                    if queued == most:
+                        return -1
+                    dense_row[target] = -2
+                    bounds[target, 0] = 0
+                    bounds[target, 1] = 0
+                    queue[queued] = target
+                    queued += 1
+    return queued

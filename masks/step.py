@@ -1,0 +1,329 @@
+"""The two calls of a step: `plan` looks up or computes the mask of every row, `advance` accepts a token each."""
+
+from __future__ import annotations
+
+from .._numba import helper, kernel
+from ..grammar.automaton import H_FLAGS, LAZY, TOKENS
+from .layout import (
+    B_CONFIGS,
+    B_END_COUNT,
+    B_ENDS,
+    B_HISTORY,
+    B_JOB,
+    B_JOB_TOTAL,
+    B_MIN_TOKENS,
+    B_POSITION,
+    B_SCRATCH,
+    B_SLOT_GRAMMAR,
+    B_TABLE,
+    B_TABLE_SIZE,
+    B_TABLE_USED,
+    B_TEXT_START,
+    B_VOCABULARY,
+    B_VOCABULARY_START,
+    B_WORDS,
+    COMPLETE,
+    CONFIG_FLAGS,
+    CONFIG_HEADS,
+    CONFIG_WORDS,
+    COUNT_HITS,
+    COUNT_MISSES,
+    COUNT_PENDING,
+    COUNT_WORK,
+    FINISHED,
+    G_AUTOMATON,
+    G_LAZY_MASK,
+    G_NUMBER,
+    G_READY_DENSE,
+    G_READY_ROWS,
+    G_READY_START,
+    G_READY_TOKENS,
+    G_STATE_MASK,
+    G_TOKEN_IDS,
+    HEAD_DEPTH,
+    HEAD_REGISTERS,
+    HEAD_STATES,
+    IDLE,
+    J_KEY_HIGH,
+    J_KEY_LOW,
+    J_STAGE,
+    KIND_EMPTY,
+    KIND_SHIFT,
+    MAX_ENDS,
+    PENDING,
+    READY,
+    WORK_CONFIG_WORDS,
+)
+from .lazy import mix
+from .machine import (
+    head_at,
+    register_class,
+    step_token_symbol,
+)
+from .memory import load_i32, load_i64, load_u8, shift_right, store_i32, store_i64, store_u8
+from .pool import count, expand_mask, intern_mask, make_room, resolve
+from .trie import V_MAX_BYTES
+from .walk import begin_job, run_job
+
+NO_FUEL_LIMIT = 1 << 62
+
+
+@helper
+def config_at(batch, slot, position):  # type: ignore[no-untyped-def]
+    """Configuration of `slot` after `position` tokens."""
+    history = load_i64(batch, B_HISTORY)
+    return load_i64(batch, B_CONFIGS) + 8 * CONFIG_WORDS * (slot * history + position % history)
+
+
+@helper
+def current_config(batch, slot):  # type: ignore[no-untyped-def]
+    return config_at(batch, slot, load_i64(load_i64(batch, B_POSITION), slot))
+
+
+@helper
+def _key(grammar, automaton, config, start, reach, seed):  # type: ignore[no-untyped-def]
+    """Half of the 128-bit key of what the configuration's mask depends on."""
+    h = mix(seed, (load_i64(grammar, G_NUMBER) << 1) | start)
+    for i in range(load_i64(config, CONFIG_HEADS)):
+        head = head_at(config, i)
+        depth = load_i64(head, HEAD_DEPTH)
+        h = mix(h, depth)
+        for level in range(depth):
+            state = load_i64(head, HEAD_STATES + level)
+            klass = register_class(automaton, state, load_i64(head, HEAD_REGISTERS + level), reach)
+            h = mix(h, (klass << 32) | state)
+    return h
+
+
+@helper
+def _find(batch, low, high):  # type: ignore[no-untyped-def]
+    """Address of the table entry of this key (4 words: key, mask slot, used), made if it is new."""
+    size = load_i64(batch, B_TABLE_SIZE)
+    table = load_i64(batch, B_TABLE)
+    if 2 * load_i64(batch, B_TABLE_USED) > size:
+        for place in range(size):
+            store_i64(table, 4 * place + 3, 0)
+        store_i64(batch, B_TABLE_USED, 0)
+    place = shift_right(low, 1) % size
+    while True:
+        entry = table + 32 * place
+        if load_i64(entry, 3) == 0:
+            store_i64(entry, 0, low)
+            store_i64(entry, 1, high)
+            store_i64(entry, 2, -1)
+            store_i64(entry, 3, 1)
+            store_i64(batch, B_TABLE_USED, load_i64(batch, B_TABLE_USED) + 1)
+            return entry
+        if load_i64(entry, 0) == low and load_i64(entry, 1) == high:
+            return entry
+        place += 1
+        if place == size:
+            place = 0
+
+
+@helper
+def _ready_mask(batch, grammar, state):  # type: ignore[no-untyped-def]
+    """Mask slot of a state whose mask was built ahead with the grammar, or -1."""
+    starts = load_i64(grammar, G_READY_START)
+    if starts == 0:
+        return -1
+    words = load_i64(batch, B_WORDS)
+    scratch = load_i64(batch, B_SCRATCH)
+    row = load_i32(load_i64(grammar, G_READY_DENSE), state)
+    first, last = load_i32(starts, 2 * state), load_i32(starts, 2 * state + 1)
+    if row == -1 and first == last:
+        return -1
+    if row >= 0:
+        return intern_mask(batch, load_i64(grammar, G_READY_ROWS) + 8 * words * row)
+    for word in range(words):
+        store_i64(scratch, word, 0)
+    for i in range(first, last):
+        token = load_i32(load_i64(grammar, G_READY_TOKENS), i)
+        store_i64(scratch, token >> 6, load_i64(scratch, token >> 6) | (1 << (token & 63)))
+    return intern_mask(batch, scratch)
+
+
+@helper
+def mask_of(batch, grammar, config, at_start, fuel):  # type: ignore[no-untyped-def]
+    """(mask id or -1, fuel left) of a configuration that is not finished. The mask of no head is empty."""
+    if load_i64(config, CONFIG_HEADS) == 0:
+        return KIND_EMPTY << KIND_SHIFT, fuel
+    automaton = load_i64(grammar, G_AUTOMATON)
+    flags = load_i64(automaton, H_FLAGS)
+    job = load_i64(batch, B_JOB)
+    idle = load_i64(job, J_STAGE) == IDLE
+    vocabulary = load_i64(batch, B_VOCABULARY_START if at_start else B_VOCABULARY)
+    head = head_at(config, 0)
+    plain = load_i64(config, CONFIG_HEADS) == 1 and load_i64(head, HEAD_DEPTH) == 1 and not at_start
+    if plain:
+        state = load_i64(head, HEAD_STATES)
+        slots = load_i64(grammar, G_LAZY_MASK if flags & LAZY else G_STATE_MASK)
+        low, high = slots, state
+    else:
+        reach = load_i64(vocabulary, V_MAX_BYTES)
+        low = _key(grammar, automaton, config, 1 if at_start else 0, reach, 0x243F6A8885A308D)
+        high = _key(grammar, automaton, config, 1 if at_start else 0, reach, 0x3707344A4093822)
+        slots = _find(batch, low, high)
+        state = 2
+    mask_id = resolve(batch, slots, state, load_i64(batch, B_SCRATCH))
+    if mask_id >= 0:
+        count(batch, COUNT_HITS, 1)
+        return mask_id, fuel
+    if plain and flags & LAZY == 0:
+        packed = _ready_mask(batch, grammar, state)
+        if packed >= 0:
+            store_i64(slots, state, packed)
+            return packed & 0x7FFFFFFF, fuel
+    if fuel <= 0:
+        return -1, fuel
+    if not idle and (load_i64(job, J_KEY_LOW) != low or load_i64(job, J_KEY_HIGH) != high):
+        return -1, fuel
+    if idle:
+        count(batch, COUNT_MISSES, 1)
+        begin_job(batch, grammar, vocabulary, config, low, high)
+    left = run_job(batch, fuel)
+    count(batch, COUNT_WORK, fuel - max(left, 0))
+    if left < 0:
+        return -1, 0
+    packed = intern_mask(batch, load_i64(batch, B_JOB_TOTAL))
+    store_i64(slots, state, packed)
+    return packed & 0x7FFFFFFF, left
+
+
+@helper
+def _row_at_start(batch, slot, position):  # type: ignore[no-untyped-def]
+    return position == 0 and load_u8(load_i64(batch, B_TEXT_START), slot) != 0
+
+
+@helper
+def _plan_row(batch, slot, fuel):  # type: ignore[no-untyped-def]
+    """(mask id or -1, end allowed, fuel left) of a slot."""
+    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
+    position = load_i64(load_i64(batch, B_POSITION), slot)
+    config = config_at(batch, slot, position)
+    flags = load_i64(config, CONFIG_FLAGS)
+    if flags & FINISHED:
+        return KIND_EMPTY << KIND_SHIFT, 0, fuel
+    mask_id, fuel = mask_of(batch, grammar, config, _row_at_start(batch, slot, position), fuel)
+    end = 0
+    if flags & COMPLETE and (
+        position >= load_i64(load_i64(batch, B_MIN_TOKENS), slot) or mask_id == KIND_EMPTY << KIND_SHIFT
+    ):
+        end = 1
+    elif mask_id >= 0 and _named_end(batch, grammar, config, slot):
+        end = 1
+    return mask_id, end, fuel
+
+
+@helper
+def is_end(batch, slot, token):  # type: ignore[no-untyped-def]
+    ends = load_i64(batch, B_ENDS) + 4 * MAX_ENDS * slot
+    for i in range(load_i32(load_i64(batch, B_END_COUNT), slot)):
+        if load_i32(ends, i) == token:
+            return True
+    return False
+
+
+@helper
+def _names(batch, grammar, config, token):  # type: ignore[no-untyped-def]
+    """Does the grammar itself name `token` as what may come next?"""
+    automaton = load_i64(grammar, G_AUTOMATON)
+    if load_i64(automaton, H_FLAGS) & TOKENS == 0:
+        return False
+    work = load_i64(batch, B_SCRATCH)
+    spare = work + 8 * WORK_CONFIG_WORDS
+    return step_token_symbol(automaton, load_i64(grammar, G_TOKEN_IDS), config, token, work, spare)
+
+
+@helper
+def _named_end(batch, grammar, config, slot):  # type: ignore[no-untyped-def]
+    """Does the grammar itself name an end token of the slot here?"""
+    ends = load_i64(batch, B_ENDS) + 4 * MAX_ENDS * slot
+    for i in range(load_i32(load_i64(batch, B_END_COUNT), slot)):
+        if _names(batch, grammar, config, load_i32(ends, i)):
+            return True
+    return False
+
+
+@kernel("int64(int64, int64, int64, int64, int64, int64, int64)")
+def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type: ignore[no-untyped-def]
+    """Masks of `rows` rows.
+
+    `slots`: address of int32[rows], a negative slot is an unconstrained row. Written: `mask_ids`
+    (int32[rows]), `end_allowed` (uint8[rows]), `status` (uint8[rows]: READY or PENDING). Cold masks are
+    computed while `fuel` lasts, an unfinished one first; at least one unit of work is always done.
+    Returns the fuel left.
+    """
+    make_room(batch, rows)
+    store = load_i64(batch, B_SLOT_GRAMMAR)
+    cold = 0
+    for row in range(rows):
+        slot = load_i32(slots, row)
+        store_u8(status, row, READY)
+        if slot < 0 or load_i64(store, slot) == 0:
+            store_i32(mask_ids, row, -1)
+            store_u8(end_allowed, row, 1)
+            continue
+        mask_id, end, _ = _plan_row(batch, slot, 0)
+        store_i32(mask_ids, row, mask_id)
+        store_u8(end_allowed, row, end)
+        if mask_id < 0:
+            store_u8(status, row, PENDING)
+            cold += 1
+    # Twice: the first round may only finish the mask that an earlier step began, for any row.
+    fuel = max(fuel, 1)
+    for _ in range(2):
+        for row in range(rows):
+            if cold == 0 or fuel <= 0:
+                break
+            if load_u8(status, row) != PENDING:
+                continue
+            mask_id, end, fuel = _plan_row(batch, load_i32(slots, row), fuel)
+            if mask_id >= 0:
+                store_i32(mask_ids, row, mask_id)
+                store_u8(end_allowed, row, end)
+                store_u8(status, row, READY)
+                cold -= 1
+    job = load_i64(batch, B_JOB)
+    if cold > 0 and fuel > 0 and load_i64(job, J_STAGE) != IDLE:
+        # The unfinished mask belongs to a row that is not planned any more: drop it and serve those that are.
+        store_i64(job, J_STAGE, IDLE)
+        for row in range(rows):
+            if fuel <= 0 or load_u8(status, row) != PENDING:
+                continue
+            mask_id, end, fuel = _plan_row(batch, load_i32(slots, row), fuel)
+            if mask_id >= 0:
+                store_i32(mask_ids, row, mask_id)
+                store_u8(end_allowed, row, end)
+                store_u8(status, row, READY)
+                cold -= 1
+    for row in range(rows):
+        if load_u8(status, row) == PENDING:
+            store_i32(mask_ids, row, KIND_EMPTY << KIND_SHIFT)
+            store_u8(end_allowed, row, 0)
+    count(batch, COUNT_PENDING, cold)
+    return fuel
+
+
+@kernel("int64(int64, int64, int64)")
+def row_mask(batch, slot, words):  # type: ignore[no-untyped-def]
+    """Write the slot's whole mask, end tokens included, to `words` (int64[B_WORDS]); returns its mask id."""
+    make_room(batch, 1)
+    mask_id, end, _ = _plan_row(batch, slot, NO_FUEL_LIMIT)
+    if mask_id < 0:  # another configuration's mask was left unfinished: its work is dropped
+        store_i64(load_i64(batch, B_JOB), J_STAGE, IDLE)
+        mask_id, end, _ = _plan_row(batch, slot, NO_FUEL_LIMIT)
+    for word in range(load_i64(batch, B_WORDS)):
+        store_i64(words, word, 0)
+    expand_mask(batch, mask_id, words)
+    ends = load_i64(batch, B_ENDS) + 4 * MAX_ENDS * slot
+    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
+    for i in range(load_i32(load_i64(batch, B_END_COUNT), slot)):
+        token = load_i32(ends, i)
+        bit = 1 << (token & 63)
+        bits = load_i64(words, token >> 6) & ~bit
+        config = current_config(batch, slot)
+        if end and (load_i64(config, CONFIG_FLAGS) & COMPLETE or _names(batch, grammar, config, token)):
+            bits |= bit
+        store_i64(words, token >> 6, bits)
+    return mask_id

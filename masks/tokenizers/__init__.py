@@ -1,0 +1,1 @@
+"""Tokenizer files to token bytes: one module a format, each a pure function to a `TokenTable`."""

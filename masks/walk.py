@@ -1,0 +1,433 @@
+"""The mask of a configuration: one walk of the vocabulary a head, resumable at any point.
+
+Two ways through the vocabulary. TRIE: forward over the preorder trie, jumping over dead subtrees; cheap
+where few tokens are alive. RANKS: after `masks.wide` has settled most tokens, the others in sorted
+order, each sharing the live prefix of the one before. Both stop when the fuel is spent and go on from
+the cursor in the job's block. The path from the root to the cursor is kept as one state a byte; where a
+token leaves the head's frame or calls another, as a whole configuration.
+
+Fuel: 1 a byte edge, CONFIG_COST a stepped configuration, and the bitmap work of `masks.wide`.
+"""
+
+from __future__ import annotations
+
+from .._numba import helper
+from ..grammar.automaton import H_FLAGS, HAS_CALLS, HAS_TOKENS, LAZY
+from .layout import (
+    B_JOB,
+    B_JOB_CONFIGS,
+    B_JOB_MASK,
+    B_JOB_RANKS,
+    B_JOB_REGISTER,
+    B_JOB_SETS,
+    B_JOB_STATE,
+    B_JOB_TOTAL,
+    B_SCRATCH,
+    B_WORDS,
+    CONFIG_FIRST_HEAD,
+    CONFIG_FLAGS,
+    CONFIG_HEADS,
+    CONFIG_WORDS,
+    COUNT_CONTEXTS,
+    G_AUTOMATON,
+    G_BOUNDARY,
+    G_LAZY_LOOP,
+    G_LAZY_NEXT,
+    G_LAZY_SETS,
+    G_LAZY_WORDS,
+    G_TOKEN_IDS,
+    HEAD_DEPTH,
+    HEAD_STATES,
+    HEAD_WORDS,
+    IDLE,
+    J_CURSOR,
+    J_FOLLOW,
+    J_GRAMMAR,
+    J_HEAD,
+    J_LOOP,
+    J_PATH_LENGTH,
+    J_PATH_RANK,
+    J_SOURCE,
+    J_STAGE,
+    J_VOCABULARY,
+    L_CLASS,
+    L_EXACT,
+    L_LEAVE,
+    L_LIMIT,
+    L_STAY,
+    L_TEXT,
+    NEXT_HEAD,
+    NO_LIMIT,
+    RANKS,
+    TRIE,
+)
+from .lazy import lazy_step
+from .machine import (
+    AT_TOKEN_START,
+    AT_TOKEN_SYMBOL,
+    add_head,
+    close,
+    delta,
+    flags_of,
+    head_at,
+    may_return,
+    next_register,
+    restart_of,
+    step_config,
+    top_register,
+    top_state,
+)
+from .memory import count_bits, count_trailing_zeros, load_i16, load_i32, load_i64, load_u8, section, store_i64
+from .pool import count
+from .trie import (
+    V_NODE_BYTE,
+    V_NODE_DEPTH,
+    V_NODE_RANK,
+    V_NODE_SKIP,
+    V_NODES,
+    V_RANK_BYTES,
+    V_RANK_ID,
+    V_RANK_START,
+    V_RANK_WORDS,
+    V_WORDS,
+)
+from .wide import MIN_WIDE_BYTES, add_next_bytes, fill_wide, find_loop
+
+CONFIG_COST = 16  # fuel of stepping a configuration, in byte edges
+
+
+@helper
+def _set_bit(words, bit):  # type: ignore[no-untyped-def]
+    store_i64(words, bit >> 6, load_i64(words, bit >> 6) | (1 << (bit & 63)))
+
+
+@helper
+def _config_of(batch, index):  # type: ignore[no-untyped-def]
+    return load_i64(batch, B_JOB_CONFIGS) + 8 * CONFIG_WORDS * index
+
+
+@helper
+def _single_head(batch, automaton, state, register, out):  # type: ignore[no-untyped-def]
+    """`out` = the closed configuration whose one head is the job's head with another top."""
+    base = head_at(_config_of(batch, 0), 0)
+    work = load_i64(batch, B_SCRATCH)
+    store_i64(work, CONFIG_HEADS, 0)
+    store_i64(work, CONFIG_FLAGS, 0)
+    add_head(work, base, load_i64(base, HEAD_DEPTH), state, register)
+    close(automaton, work, out)
+
+
+@helper
+def _step_path(batch, automaton, depth, byte):  # type: ignore[no-untyped-def]
+    """Extend the path by one byte: entry `depth` -> entry `depth + 1`. Returns the work, negative where it dies."""
+    states = load_i64(batch, B_JOB_STATE)
+    registers = load_i64(batch, B_JOB_REGISTER)
+    state = load_i64(states, depth)
+    work = load_i64(batch, B_SCRATCH)
+    if state >= 0:
+        register = load_i64(registers, depth)
+        leaves = False
+        if depth > 0:
+            follow = load_i64(load_i64(batch, B_JOB), J_FOLLOW)
+            leaves = (load_i64(follow, byte >> 6) >> (byte & 63)) & 1 != 0 and may_return(automaton, state, register)
+        if not leaves:
+            target = delta(automaton, state, byte)
+            if target < 0:
+                start = restart_of(automaton, state, register)
+                if start < 0:
+                    return -1
+                target = delta(automaton, start, byte)
+                if target < 0:
+                    return -1
+                register = next_register(automaton, state, register)
+            calls = flags_of(automaton, target) & HAS_CALLS
+            if calls == 0:
+                start = restart_of(automaton, target, register)
+                if start >= 0:
+                    calls = flags_of(automaton, start) & HAS_CALLS
+            if calls == 0:
+                store_i64(states, depth + 1, target)
+                store_i64(registers, depth + 1, register)
+                return 1
+            _single_head(batch, automaton, target, register, _config_of(batch, depth + 1))
+            store_i64(states, depth + 1, -1)
+            return CONFIG_COST
+        _single_head(batch, automaton, state, register, _config_of(batch, depth))
+    if not step_config(automaton, _config_of(batch, depth), byte, work, _config_of(batch, depth + 1)):
+        return -CONFIG_COST
+    store_i64(states, depth + 1, -1)
+    return CONFIG_COST
+
+
+@helper
+def _step_lazy(batch, grammar, automaton, depth, byte):  # type: ignore[no-untyped-def]
+    """`_step_path` of a lazy grammar: the path holds state sets."""
+    words = load_i64(grammar, G_LAZY_WORDS)
+    sets = load_i64(batch, B_JOB_SETS)
+    return lazy_step(automaton, sets + 8 * words * depth, words, byte, sets + 8 * words * (depth + 1))
+
+
+@helper
+def _may_end_token(batch, grammar, depth):  # type: ignore[no-untyped-def]
+    """May a token end where the path is (only languages that the vocabulary spells badly have places where not)?"""
+    boundary = load_i64(grammar, G_BOUNDARY)
+    if boundary == 0:
+        return True
+    return load_u8(boundary, load_i64(load_i64(batch, B_JOB_STATE), depth)) != 0
+
+
+@helper
+def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ignore[no-untyped-def]
+    """Go on through the trie. Returns the fuel left, -1 where it ran out."""
+    job = load_i64(batch, B_JOB)
+    mask = load_i64(batch, B_JOB_MASK)
+    node_byte = load_i64(vocabulary, V_NODE_BYTE)
+    node_depth = load_i64(vocabulary, V_NODE_DEPTH)
+    node_skip = load_i64(vocabulary, V_NODE_SKIP)
+    node_rank = load_i64(vocabulary, V_NODE_RANK)
+    rank_id = load_i64(vocabulary, V_RANK_ID)
+    nodes = load_i64(vocabulary, V_NODES)
+    node = load_i64(job, J_CURSOR)
+    while node < nodes:
+        if fuel <= 0:
+            store_i64(job, J_CURSOR, node)
+            return -1
+        depth = load_i16(node_depth, node)
+        byte = load_u8(node_byte, node)
+        if lazy:
+            work = _step_lazy(batch, grammar, automaton, depth, byte)
+        else:
+            work = _step_path(batch, automaton, depth, byte)
+        if work < 0:
+            fuel += work
+            node = load_i32(node_skip, node)
+            continue
+        fuel -= work
+        first = load_i32(node_rank, node)
+        last = load_i32(node_rank, node + 1)
+        if first < last and _may_end_token(batch, grammar, depth + 1):
+            for rank in range(first, last):
+                _set_bit(mask, load_i32(rank_id, rank))
+        node += 1
+    return max(fuel, 0)
+
+
+@helper
+def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ignore[no-untyped-def]
+    """Go on through the tokens that are still undecided. Returns the fuel left, -1 where it ran out."""
+    job = load_i64(batch, B_JOB)
+    mask = load_i64(batch, B_JOB_MASK)
+    ranks = load_i64(batch, B_JOB_RANKS)
+    rank_words = load_i64(vocabulary, V_RANK_WORDS)
+    rank_start = load_i64(vocabulary, V_RANK_START)
+    data = load_i64(vocabulary, V_RANK_BYTES)
+    rank_id = load_i64(vocabulary, V_RANK_ID)
+    previous = load_i64(job, J_PATH_RANK)
+    alive = load_i64(job, J_PATH_LENGTH)
+    word = load_i64(job, J_CURSOR)
+    while word < rank_words:
+        bits = load_i64(ranks, word)
+        while bits != 0:
+            if fuel <= 0:
+                store_i64(ranks, word, bits)
+                store_i64(job, J_CURSOR, word)
+                store_i64(job, J_PATH_RANK, previous)
+                store_i64(job, J_PATH_LENGTH, alive)
+                return -1
+            rank = 64 * word + count_trailing_zeros(bits)
+            bits &= bits - 1
+            begin = load_i32(rank_start, rank)
+            length = load_i32(rank_start, rank + 1) - begin
+            depth = 0
+            if previous >= 0:
+                other = load_i32(rank_start, previous)
+                most = min(length, load_i32(rank_start, previous + 1) - other)
+                while depth < most and load_u8(data, begin + depth) == load_u8(data, other + depth):
+                    depth += 1
+            fuel -= 1
+            if depth > alive:
+                continue  # it shares the byte that killed the token before
+            dead = False
+            while depth < length:
+                byte = load_u8(data, begin + depth)
+                if lazy:
+                    work = _step_lazy(batch, grammar, automaton, depth, byte)
+                else:
+                    work = _step_path(batch, automaton, depth, byte)
+                if work < 0:
+                    fuel += work
+                    dead = True
+                    break
+                fuel -= work
+                depth += 1
+            previous = rank
+            alive = depth
+            if not dead:
+                _set_bit(mask, load_i32(rank_id, rank))
+        word += 1
+        store_i64(job, J_CURSOR, word)
+    return max(fuel, 0)
+
+
+@helper
+def _begin_lazy(batch, grammar, automaton, vocabulary, state):  # type: ignore[no-untyped-def]
+    """Prepare the walk of a lazy state set. Returns the work done."""
+    job = load_i64(batch, B_JOB)
+    loop = load_i64(job, J_LOOP)
+    words = load_i64(grammar, G_LAZY_WORDS)
+    source = load_i64(grammar, G_LAZY_SETS) + 8 * words * state
+    best = -1
+    weight = MIN_WIDE_BYTES - 1
+    loops = load_i64(grammar, G_LAZY_LOOP)
+    for word in range(words):
+        bits = load_i64(source, word)
+        store_i64(load_i64(batch, B_JOB_SETS), word, bits)
+        while bits != 0:
+            position = 64 * word + count_trailing_zeros(bits)
+            bits &= bits - 1
+            own = (
+                count_bits(load_i64(loops, 3 * position))
+                + count_bits(load_i64(loops, 3 * position + 1))
+                + 128 * load_i64(loops, 3 * position + 2)
+            )
+            if own > weight:
+                weight = own
+                best = position
+    if best < 0:
+        return -1
+    for k in range(3):
+        store_i64(loop, L_STAY + k, load_i64(loops, 3 * best + k))
+    store_i64(loop, L_CLASS, -1)
+    store_i64(loop, L_LIMIT, NO_LIMIT)
+    store_i64(loop, L_EXACT, 0)
+    for word in range(4):
+        store_i64(loop, L_LEAVE + word, load_i64(load_i64(grammar, G_LAZY_NEXT), word))
+    for word in range(2):
+        store_i64(loop, L_LEAVE + word, load_i64(loop, L_LEAVE + word) & ~load_i64(loop, L_STAY + word))
+        if load_i64(loop, L_TEXT) != 0:
+            store_i64(loop, L_LEAVE + 2 + word, 0)
+    return words
+
+
+@helper
+def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no-untyped-def]
+    """Prepare the walk of the job's next head: TRIE or RANKS. Returns the work done."""
+    job = load_i64(batch, B_JOB)
+    loop = load_i64(job, J_LOOP)
+    follow = load_i64(job, J_FOLLOW)
+    mask = load_i64(batch, B_JOB_MASK)
+    source = load_i64(job, J_SOURCE)
+    rows = load_i64(batch, B_JOB_CONFIGS) + 8 * CONFIG_WORDS  # entries 1 and 2 are free until the walk begins
+    spare = _config_of(batch, 2)
+    store_i64(job, J_PATH_RANK, -1)
+    store_i64(job, J_PATH_LENGTH, 0)
+    store_i64(job, J_CURSOR, 0)
+    head = head_at(_config_of(batch, 0), 0)
+    for word in range(HEAD_WORDS):
+        store_i64(head, word, load_i64(head_at(source, load_i64(job, J_HEAD)), word))
+    count(batch, COUNT_CONTEXTS, 1)
+    work = 1
+    wide = False
+    if lazy:
+        work = _begin_lazy(batch, grammar, automaton, vocabulary, top_state(head))
+        wide = work >= 0
+        work = max(work, 1)
+    else:
+        for word in range(4):
+            store_i64(follow, word, 0)
+        state, register = top_state(head), top_register(head)
+        store_i64(load_i64(batch, B_JOB_STATE), 0, state)
+        store_i64(load_i64(batch, B_JOB_REGISTER), 0, register)
+        depth = load_i64(head, HEAD_DEPTH)
+        if depth > 1:
+            scratch = load_i64(batch, B_SCRATCH)
+            store_i64(scratch, CONFIG_HEADS, 0)
+            store_i64(scratch, CONFIG_FLAGS, 0)
+            add_head(
+                scratch,
+                head,
+                depth - 1,
+                load_i64(head, HEAD_STATES + depth - 2),
+                load_i64(head, HEAD_STATES + depth - 2 + (HEAD_WORDS - 1) // 2),
+            )
+            close(automaton, scratch, spare)
+            add_next_bytes(automaton, spare, follow)
+            work += CONFIG_COST
+        if load_i64(grammar, G_BOUNDARY) == 0:
+            wide = find_loop(grammar, automaton, head, follow, loop, load_i64(batch, B_SCRATCH), spare)
+            work += 2 * CONFIG_COST
+    if wide:
+        wanted = rows + 8 * 512
+        work += fill_wide(grammar, vocabulary, loop, mask, load_i64(batch, B_JOB_RANKS), rows, wanted)
+        store_i64(job, J_STAGE, RANKS)
+    else:
+        for word in range(load_i64(batch, B_WORDS)):
+            store_i64(mask, word, 0)
+        store_i64(job, J_STAGE, TRIE)
+    return work
+
+
+@helper
+def _add_token_symbols(grammar, automaton, config, mask):  # type: ignore[no-untyped-def]
+    """Set the bits of the special tokens that the grammar names in the heads' states."""
+    starts = section(automaton, AT_TOKEN_START)
+    ids = load_i64(grammar, G_TOKEN_IDS)
+    for i in range(load_i64(config, CONFIG_HEADS)):
+        state = top_state(head_at(config, i))
+        if flags_of(automaton, state) & HAS_TOKENS:
+            for edge in range(load_i32(starts, state), load_i32(starts, state + 1)):
+                _set_bit(mask, load_i32(ids, load_i32(section(automaton, AT_TOKEN_SYMBOL), edge)))
+
+
+@helper
+def begin_job(batch, grammar, vocabulary, config, key_low, key_high):  # type: ignore[no-untyped-def]
+    """Begin the mask of `config` (copied, so that its sequence may go away meanwhile)."""
+    job = load_i64(batch, B_JOB)
+    source = load_i64(job, J_SOURCE)
+    for word in range(CONFIG_FIRST_HEAD + load_i64(config, CONFIG_HEADS) * HEAD_WORDS):
+        store_i64(source, word, load_i64(config, word))
+    total = load_i64(batch, B_JOB_TOTAL)
+    for word in range(load_i64(batch, B_WORDS)):
+        store_i64(total, word, 0)
+    store_i64(job, J_STAGE, NEXT_HEAD)
+    store_i64(job, 1, key_low)
+    store_i64(job, 2, key_high)
+    store_i64(job, J_GRAMMAR, grammar)
+    store_i64(job, J_VOCABULARY, vocabulary)
+    store_i64(job, J_HEAD, 0)
+
+
+@helper
+def run_job(batch, fuel):  # type: ignore[no-untyped-def]
+    """Go on with the job. Returns the fuel left (the mask is in B_JOB_TOTAL, the job idle), or -1 where it ran out."""
+    job = load_i64(batch, B_JOB)
+    grammar = load_i64(job, J_GRAMMAR)
+    vocabulary = load_i64(job, J_VOCABULARY)
+    automaton = load_i64(grammar, G_AUTOMATON)
+    lazy = load_i64(automaton, H_FLAGS) & LAZY != 0
+    source = load_i64(job, J_SOURCE)
+    total = load_i64(batch, B_JOB_TOTAL)
+    while True:
+        stage = load_i64(job, J_STAGE)
+        if stage == NEXT_HEAD:
+            if load_i64(job, J_HEAD) == load_i64(source, CONFIG_HEADS):
+                break
+            if fuel <= 0:
+                return -1
+            fuel -= _begin_head(batch, grammar, automaton, lazy, vocabulary)
+            continue
+        if stage == TRIE:
+            fuel = _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel)
+        else:
+            fuel = _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel)
+        if fuel < 0:
+            return -1
+        mask = load_i64(batch, B_JOB_MASK)
+        for word in range(load_i64(vocabulary, V_WORDS)):
+            store_i64(total, word, load_i64(total, word) | load_i64(mask, word))
+        store_i64(job, J_HEAD, load_i64(job, J_HEAD) + 1)
+        store_i64(job, J_STAGE, NEXT_HEAD)
+    if not lazy:
+        _add_token_symbols(grammar, automaton, source, total)
+    store_i64(job, J_STAGE, IDLE)
+    return fuel

@@ -1,0 +1,20 @@
+"""Hypothesis profiles: `ci` (the default: derandomised, bounded) and `deep` (``pytest --deep``: random, long)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# No deadline: the first example may compile a kernel.
+settings.register_profile("ci", derandomize=True, max_examples=50, deadline=None, database=None)
+settings.register_profile(
+    "deep", max_examples=3000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--deep", action="store_true", help="many random examples for every property (minutes to hours)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("deep" if config.getoption("--deep") else "ci")
