@@ -48,5 +48,11 @@ def kernel(signature: str) -> Callable[[F], F]:
 
 
 def helper(function: F) -> F:
-    """A function called from kernels only: compiled with them."""
-    return numba.njit(**_OPTIONS)(function)  # type: ignore[no-any-return]
+    """A function called from kernels only: compiled with them, without the wrappers that Python and C would need."""
+    return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function)  # type: ignore[no-any-return]
+
+
+def entry_address(dispatcher: Any) -> int:
+    """Machine address of a compiled kernel, for `masks.memory.call_kernel`. The kernel must be warm."""
+    (result,) = dispatcher.overloads.values()
+    return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))

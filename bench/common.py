@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+#: Where reports go by default.
 OUT = Path(__file__).resolve().parent / "out"
 
 
@@ -84,16 +85,16 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def write_json(name: str, data: Any) -> Path:
-    """Write bench/out/NAME.json."""
-    OUT.mkdir(exist_ok=True)
-    path = OUT / f"{name}.json"
+def write_json(folder: Path, name: str, data: Any) -> Path:
+    """Write FOLDER/NAME.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
     path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
 
 
-def bar_plot(name: str, title: str, panels: dict[str, dict[str, dict[str, float]]], unit: str) -> Path:
-    """Write bench/out/NAME.png: one panel of grouped bars each, `panels[panel][series][group]`, on a log axis."""
+def bar_plot(folder: Path, name: str, title: str, panels: dict[str, dict[str, dict[str, float]]], unit: str) -> Path:
+    """Write FOLDER/NAME.png: one panel of grouped bars each, `panels[panel][series][group]`, on a log axis."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -114,8 +115,8 @@ def bar_plot(name: str, title: str, panels: dict[str, dict[str, dict[str, float]
         axis.legend(fontsize=8)
     figure.suptitle(title)
     figure.tight_layout()
-    OUT.mkdir(exist_ok=True)
-    path = OUT / f"{name}.png"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.png"
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
     return path

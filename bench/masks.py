@@ -30,7 +30,7 @@ os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELIS
 
 import cases
 import numpy as np
-from common import Evictor, bar_plot, machine, number, summary, table, versions, write_json
+from common import OUT, Evictor, bar_plot, machine, number, summary, table, versions, write_json
 from peers import LIBRARIES, Refused
 
 BATCHES = (1, 32, 256)
@@ -260,7 +260,7 @@ def run_tokenizer(path: Path, options: argparse.Namespace) -> None:
             } for library, by_case in results.items()
         },
     }  # fmt: skip
-    written = [write_json(name, report)]
+    written = [write_json(options.out, name, report)]
     if not options.no_plot:
         panels = {
             f"{which} mask, p99, us": {
@@ -274,7 +274,9 @@ def run_tokenizer(path: Path, options: argparse.Namespace) -> None:
             for library in made
             for way in library.batches
         }
-        written.append(bar_plot(name, f"{name}, {splitter.vocabulary.width:,} ids, one thread", panels, "us"))
+        written.append(
+            bar_plot(options.out, name, f"{name}, {splitter.vocabulary.width:,} ids, one thread", panels, "us")
+        )
     print("written: " + ", ".join(str(one) for one in written))
 
 
@@ -290,6 +292,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", metavar="GRAMMAR", help="only the grammars of these names")
     parser.add_argument("--steps", type=int, default=300, help="timed whole-batch steps of each setting (300)")
     parser.add_argument("--evict-mb", type=int, default=128, help="megabytes streamed between steps (128)")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help="where to write (bench/out)")
     parser.add_argument("--no-plot", action="store_true", help="write no plot (then matplotlib is not needed)")
     options = parser.parse_args(arguments)
     cases.check()

@@ -163,9 +163,7 @@ def _symbol_edges(
     return table[:, 0], table[:, 1].astype(np.int32), table[:, 2].astype(np.int32)
 
 
-def _frame_lengths(
-    frames: list[Frame], frame_of: dict[int, int]
-) -> dict[int, tuple[int, npt.NDArray[np.int64], bool]]:
+def _frame_lengths(frames: list[Frame], frame_of: dict[int, int]) -> dict[int, tuple[int, npt.NDArray[np.int64], bool]]:
     """By frame: (fewest bytes of a string, fewest bytes from each state to a final one, whether it has no cycle)."""
     done: dict[int, tuple[int, npt.NDArray[np.int64], bool]] = {}
 
@@ -189,9 +187,7 @@ def _frame_lengths(
 
 
 @kernel("(int32[::1], uint8[::1], int64[::1])")
-def _measure(
-    delta: Int32Array, final: Uint8Array, weight: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], bool]:
+def _measure(delta: Int32Array, final: Uint8Array, weight: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], bool]:
     """Least weight to a final state, from each state of a trimmed DFA, and whether the DFA has no cycle."""
     n = len(final)
     n_classes = len(weight)

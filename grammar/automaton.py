@@ -47,6 +47,7 @@ H_SECTIONS = 16  # from here: byte offset of each section from the buffer's star
 
 # Flags of the automaton (header) and of a state.
 LAZY, FINITE, CALLS, TOKENS = 1, 2, 4, 8
+UTF8 = 16  # every string of the language is certainly valid UTF-8
 FINAL, HAS_CALLS, HAS_TOKENS = 1, 2, 4
 
 # Kinds of frame.
@@ -157,6 +158,11 @@ class Automaton:
             start = int(header[H_SECTIONS + i])
             sections[name] = buffer[start : start + int(lengths[i]) * np.dtype(dtype).itemsize].view(dtype)
         return cls(buffer, header, sections)
+
+    def add_flags(self, flags: int) -> None:
+        """Set `flags` in the header too. For the builder of the automaton, before anyone else has it."""
+        self.header[H_FLAGS] |= flags
+        self.header[H_CHECKSUM] = _checksum(self.buffer)
 
     def __getitem__(self, section: str) -> npt.NDArray[Any]:
         return self.sections[section]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from .determinize import Dfa, determinize, positions_of_dfa
 from .errors import GrammarTooLarge, GrammarUnsupported
 from .expression import (
     ALL_CODE_POINTS,
@@ -21,11 +22,10 @@ from .expression import (
     StartAnchor,
     Token,
 )
-from .determinize import Dfa, determinize, positions_of_dfa
 from .limits import Limits
 from .position import END_SKIP, LOOKAHEAD, START_SKIP, Net, PositionAutomaton
 from .product import intersection, resolve_lookaheads
-from .simplify import children, contains, place_of
+from .simplify import contains, place_of
 from .utf8 import fragment
 
 #: In the alphabet of a lookahead: any symbol that is no byte.
@@ -180,13 +180,14 @@ def closed_positions(node: Expression, limits: Limits) -> PositionAutomaton:
     if isinstance(node, Intersection):
         result = build_positions(ANY_TEXT, limits) if not node.operands else closed_positions(node.operands[0], limits)
         for operand in node.operands[1:]:
-            result = intersection(result, closed_positions(operand, limits), limits.max_product_states)
+            other = closed_positions(operand, limits)
+            result = intersection(result, other, limits.max_product_states, place_of(node.source))
         return result
     if isinstance(node, Complement):
         dfa = complement_operand(closed_positions(node.operand, limits), 256, limits, node.operand)
-        return intersection(
-            positions_of_dfa(dfa, complement=True), build_positions(ANY_TEXT, limits), max(limits.max_product_states, 8 * dfa.n_states)
-        )
+        # As large as the operand is allowed to be: within a code point a text is at one of 8 places.
+        room = max(limits.max_product_states, 8 * dfa.n_states)
+        return intersection(positions_of_dfa(dfa, complement=True), build_positions(ANY_TEXT, limits), room)
     return build_positions(node, limits)
 
 
@@ -205,7 +206,7 @@ ANY_TEXT = Repeat(Characters(ALL_CODE_POINTS), 0, None)
 
 
 def lookahead_dfas(node: Lookahead, limits: Limits) -> tuple[Dfa, Dfa]:
-    """DFAs over bytes and `OTHER` of the rests of a text that satisfy a lookahead: at the text's start, and elsewhere."""
+    """DFAs over bytes and `OTHER` of the rests of a text for which a lookahead holds: at its start, and elsewhere."""
     elsewhere = _lookahead_dfa(node, limits, at_start=False)
     if not contains(node.operand, StartAnchor):
         return elsewhere, elsewhere

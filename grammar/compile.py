@@ -7,6 +7,10 @@ with everything unrolled; a lazy automaton.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from .assemble import Frame, assemble
 from .automaton import COUNTER, Automaton
 from .build import Symbols, build_positions
@@ -19,13 +23,17 @@ from .literals import compile_literals, literal_options
 from .loops import loop_classes
 from .position import PositionAutomaton
 from .repeats import Sizes, unproved
-from .simplify import Simplifier, children, place_of
+from .simplify import Simplifier, children, depth, place_of
 
+#: The limits where none are given.
+DEFAULT_LIMITS = Limits()
+#: Nodes that one group within another may add, as `(?:a|b)*c` does, and calls within calls for each.
+_NODES_PER_GROUP, _CALLS_PER_NODE = 4, 4
 #: After so many rounds of unrolling one repeat, all that are in doubt are unrolled.
 _SINGLE_ROUNDS = 6
 
 
-def compile_grammar(grammar: Grammar, limits: Limits = Limits()) -> Automaton:
+def compile_grammar(grammar: Grammar, limits: Limits = DEFAULT_LIMITS) -> Automaton:
     """The automaton of `grammar`; equal rules give equal bytes.
 
     Raises `GrammarUnsatisfiable` where nothing matches, `GrammarTooLarge` where a field of `limits`
@@ -34,12 +42,29 @@ def compile_grammar(grammar: Grammar, limits: Limits = Limits()) -> Automaton:
     options = literal_options(grammar.rules.get(grammar.start, NOTHING))
     if options is not None:  # before anything else: a choice may have 50,000 options
         return compile_literals(options, limits)
+    levels = depth(grammar.rules, grammar.start)
+    if levels > _NODES_PER_GROUP * limits.max_depth:
+        raise GrammarTooLarge("the expression is nested too deeply", limit="max_depth")
     try:
-        node = Simplifier(grammar.rules, limits).rule(grammar.start)
-        options = literal_options(node)
-        return compile_literals(options, limits) if options is not None else _compile(node, limits)
-    except RecursionError:
+        with _recursion_room(_CALLS_PER_NODE * levels):
+            node = Simplifier(grammar.rules, limits).rule(grammar.start)
+            options = literal_options(node)
+            return compile_literals(options, limits) if options is not None else _compile(node, limits)
+    except RecursionError:  # another thread may have set Python's limit back
         raise GrammarTooLarge("the expression is nested too deeply", limit="max_depth") from None
+
+
+@contextmanager
+def _recursion_room(calls: int) -> Iterator[None]:
+    """Let functions that follow the expression call themselves so often: Python's own limit is 1,000 as a rule."""
+    before = sys.getrecursionlimit()
+    needed = calls + 100
+    if needed > before // 2:
+        sys.setrecursionlimit(before + needed)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def _compile(node: Expression, limits: Limits) -> Automaton:

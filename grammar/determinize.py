@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from .._numba import helper, kernel
 from .minimize import minimize_table
-from .position import Int32Array, PositionAutomaton, Uint8Array, grown_int32, trimmed
+from .position import Int32Array, PositionAutomaton, Uint8Array, grown, trimmed
+
+_NO_WORK_LEFT = -2
 
 
 @dataclass(frozen=True, eq=False)
 class Dfa:
-    """A minimal, trimmed, canonically numbered DFA: equal languages over one alphabet have equal arrays but for classes.
+    """A minimal, trimmed, canonically numbered DFA: equal languages have equal tables.
 
     `delta[s, c]` is the target (-1: none), `final[s]` a flag, `class_of[a]` the class of byte or symbol
     `a` and `first_of[c]` the lowest member of class `c`: a class is an interval of the alphabet.
@@ -55,19 +56,19 @@ def determinize(automaton: PositionAutomaton, alphabet: int, max_states: int, ma
     """
     class_of, first_of = alphabet_classes(automaton, alphabet)
     n_classes = len(first_of)
-    count, delta, final = _subsets(
-        automaton.edge_start,
-        class_of[automaton.low],
-        class_of[automaton.high],
-        automaton.target,
-        automaton.final,
-        n_classes,
-        max_states,
-        max_work,
-    )
-    if count < 0:
-        return None
-    delta, final = minimize_table(delta, final, n_classes)
+    low, high = class_of[automaton.low], class_of[automaton.high]
+    room = 0
+    while True:
+        # Room for the most states allowed is far too much for most; starting over with more is cheap in the sum.
+        room = min(max_states, 16 * room or 1024)
+        count, delta, final = _subsets(
+            automaton.edge_start, low, high, automaton.target, automaton.final, n_classes, room, max_work
+        )
+        if count >= 0:
+            break
+        if count == _NO_WORK_LEFT or room == max_states:
+            return None
+    delta, final = minimize_table(delta[: count * n_classes], final[:count], n_classes)
     return Dfa(delta, final, class_of, first_of)
 
 
@@ -91,8 +92,8 @@ def positions_of_dfa(dfa: Dfa, *, complement: bool = False) -> PositionAutomaton
     used = target >= 0
     edge_start = np.zeros(n + 1, np.int32)
     np.cumsum(np.bincount(source[used], minlength=n), out=edge_start[1:])
-    columns = (np.ascontiguousarray(column[used], np.int32) for column in (low, high, target))
-    return trimmed(edge_start, *columns, final)
+    low, high, target = (np.ascontiguousarray(column[used], np.int32) for column in (low, high, target))
+    return trimmed(edge_start, low, high, target, final)
 
 
 @helper
@@ -100,7 +101,8 @@ def _mixed(value: np.uint64) -> np.uint64:
     """A position as a well-spread number (the finaliser of splitmix64)."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
+    mixed: np.uint64 = value ^ (value >> np.uint64(31))
+    return mixed
 
 
 @kernel("(int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1], int64, int64, int64)")
@@ -111,25 +113,35 @@ def _subsets(
     target: Int32Array,
     final: Uint8Array,
     n_classes: int,
-    max_states: int,
+    room: int,
     max_work: int,
 ) -> tuple[int, Int32Array, Uint8Array]:
-    """Subset construction; (states or -1, flat table, final flags). A set's hash does not depend on its order."""
+    """Subset construction; (states, flat table, final flags), the arrays having room for `room` states.
+
+    States is -1 where they do not suffice, `_NO_WORK_LEFT` where `max_work` is passed. The hash of a set
+    does not depend on the order of its members, and neither does their comparison.
+    """
     n = len(final)
     mix = np.empty(n, np.uint64)
     for p in range(n):
         mix[p] = _mixed(np.uint64(p) + np.uint64(0x9E3779B97F4A7C15))
-    capacity = 64
-    delta = np.full(capacity * n_classes, -1, np.int32)
-    set_start = np.zeros(capacity + 1, np.int64)
-    hashes = np.zeros(capacity, np.uint64)
-    out_final = np.zeros(capacity, np.uint8)
-    members = np.zeros(1024, np.int32)
-    table = np.full(256, -1, np.int32)
+    delta = np.empty(room * n_classes, np.int32)
+    set_start = np.empty(room + 1, np.int64)
+    hashes = np.empty(room, np.uint64)
+    out_final = np.empty(room, np.uint8)
+    members = np.empty(1024, np.int32)
+    slots = 256
+    while slots < 2 * room:
+        slots *= 2
+    table = np.empty(slots, np.int32)
+    for k in range(slots):
+        table[k] = -1
+    set_start[0] = 0
     set_start[1] = 1
+    members[0] = 0
     out_final[0] = final[0]
     hashes[0] = mix[0]
-    table[np.int64(mix[0] & np.uint64(255))] = 0
+    table[np.int64(mix[0] & np.uint64(slots - 1))] = 0
     count = 1
     work = 0
     bucket = np.empty(1024, np.int32)
@@ -139,7 +151,8 @@ def _subsets(
     now = 0
     i = 0
     while i < count:
-        place[:] = 0
+        for c in range(n_classes):
+            place[c] = 0
         for k in range(set_start[i], set_start[i + 1]):
             p = members[k]
             for e in range(edge_start[p], edge_start[p + 1]):
@@ -153,7 +166,7 @@ def _subsets(
         bucket_start[n_classes] = total
         work += total
         if work > max_work:
-            return -1, delta, out_final
+            return _NO_WORK_LEFT, delta, out_final
         if total > len(bucket):
             bucket = np.empty(2 * total, np.int32)
         for k in range(set_start[i], set_start[i + 1]):
@@ -164,69 +177,48 @@ def _subsets(
                     place[c] += 1
         for c in range(n_classes):
             first = bucket_start[c]
-            last = bucket_start[c + 1]
-            if first == last:
+            delta[i * n_classes + c] = -1
+            if first == bucket_start[c + 1]:
                 continue
             now += 1
-            size = first
+            size = 0
             value = np.uint64(0)
-            for k in range(first, last):
+            for k in range(first, bucket_start[c + 1]):
                 t = bucket[k]
                 if stamp[t] != now:
                     stamp[t] = now
-                    bucket[size] = t
+                    bucket[first + size] = t
                     size += 1
                     value += mix[t]
-            size -= first
-            slot = np.int64(value & np.uint64(len(table) - 1))
-            found = -1
-            while table[slot] >= 0:
+            slot = np.int64(value & np.uint64(slots - 1))
+            found = np.int64(-1)
+            while table[slot] >= 0 and found < 0:
                 s = table[slot]
                 if hashes[s] == value and set_start[s + 1] - set_start[s] == size:
-                    same = True
-                    for k in range(set_start[s], set_start[s + 1]):
-                        if stamp[members[k]] != now:
-                            same = False
-                            break
-                    if same:
-                        found = s
-                        break
-                slot = (slot + 1) & (len(table) - 1)
+                    k = set_start[s]
+                    while k < set_start[s + 1] and stamp[members[k]] == now:
+                        k += 1
+                    if k == set_start[s + 1]:
+                        found = np.int64(s)
+                slot = (slot + 1) & (slots - 1)
             if found < 0:
-                if count >= max_states:
+                if count >= room:
                     return -1, delta, out_final
-                if count == capacity:
-                    capacity *= 2
-                    delta = grown_int32(delta, capacity * n_classes)
-                    new_start = np.zeros(capacity + 1, np.int64)
-                    new_start[: count + 1] = set_start[: count + 1]
-                    set_start = new_start
-                    new_hashes = np.zeros(capacity, np.uint64)
-                    new_hashes[:count] = hashes
-                    hashes = new_hashes
-                    new_final = np.zeros(capacity, np.uint8)
-                    new_final[:count] = out_final
-                    out_final = new_final
-                    delta[count * n_classes :] = -1
+                while table[slot] >= 0:
+                    slot = (slot + 1) & (slots - 1)
                 found = count
                 count += 1
-                end = set_start[found]
-                if end + size > len(members):
-                    members = grown_int32(members, 2 * (end + size))
-                for k in range(size):
-                    t = bucket[first + k]
-                    members[end + k] = t
-                    out_final[found] |= final[t]
-                set_start[found + 1] = end + size
-                hashes[found] = value
                 table[slot] = found
-                if 2 * count > len(table):
-                    table = np.full(4 * len(table), -1, np.int32)
-                    for s in range(count):
-                        slot = np.int64(hashes[s] & np.uint64(len(table) - 1))
-                        while table[slot] >= 0:
-                            slot = (slot + 1) & (len(table) - 1)
-                        table[slot] = s
+                hashes[found] = value
+                end = set_start[found]
+                set_start[found + 1] = end + size
+                if end + size > len(members):
+                    members = grown(members, 2 * (end + size))
+                any_final = np.uint8(0)
+                for k in range(size):
+                    members[end + k] = bucket[first + k]
+                    any_final |= final[bucket[first + k]]
+                out_final[found] = any_final
             delta[i * n_classes + c] = found
         i += 1
-    return count, delta[: count * n_classes].copy(), out_final[:count].copy()
+    return count, delta, out_final

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -19,7 +21,7 @@ def lazy_automaton(positions: PositionAutomaton) -> Automaton:
     positions = merge_equal_positions(positions)
     class_of, first_of = alphabet_classes(positions, 256)
     edges = np.stack([class_of[positions.low], class_of[positions.high], positions.target], axis=1)
-    arrays = {
+    arrays: dict[str, npt.NDArray[Any]] = {
         "byte_class": class_of.astype(np.uint8),
         "call_start": np.zeros(1, np.int32),
         "token_start": np.zeros(1, np.int32),

@@ -1,8 +1,11 @@
-"""States that stay where they are while code points of some class are read."""
+"""States that stay alive while code points of some class are read, whatever their order."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from .._numba import helper, kernel
 from .automaton import COUNTER, FINAL
@@ -39,26 +42,35 @@ def loop_classes(node: Expression) -> list[Ranges]:
     return sorted(found, key=lambda ranges: (-count_code_points(ranges), ranges))
 
 
+#: The sections that `_mark_loops` takes first.
+_COLUMNS = (
+    "byte_class",
+    "edges",
+    "dense",
+    "single_byte",
+    "single_target",
+    "state_flags",
+    "state_frame",
+    "frame_start",
+    "frame_kind",
+)
+
+
 def find_loops(
-    arrays: dict[str, Int32Array | Uint8Array], n_classes: int, classes: list[Ranges]
+    arrays: dict[str, npt.NDArray[Any]], n_classes: int, classes: list[Ranges]
 ) -> tuple[Int32Array, list[Ranges]]:
     """(`state_loop`, the classes that some state loops on) for the sections `arrays` of an automaton."""
     n_states = len(arrays["edges"])
     loop = np.full(n_states, -1, np.int32)
     used: list[Ranges] = []
-    columns = [
-        arrays[name]
-        for name in (
-            "byte_class", "edges", "dense", "single_byte", "single_target", "state_flags", "state_frame",
-            "frame_start", "frame_kind",
-        )  # fmt: skip
-    ]
+    columns = [arrays[name] for name in _COLUMNS]
     for ranges in classes:
         part = fragment(ranges)
         table = np.array(part.edges, np.int32).reshape(-1, 4)
         edge_start = np.searchsorted(table[:, 0], np.arange(part.n_states + 1)).astype(np.int32)
         low, high, target = (np.ascontiguousarray(table[:, i]) for i in (1, 2, 3))
-        if _mark_loops(*columns, n_classes, edge_start, low, high, target, loop, len(used)):
+        arguments: Any = (*columns, n_classes, edge_start, low, high, target, loop, len(used))
+        if _mark_loops(*arguments):
             used.append(ranges)
     return loop, used
 
@@ -73,13 +85,14 @@ def _edge(
     single_byte: Uint8Array,
     single_target: Int32Array,
     n_classes: int,
-) -> int:
+) -> np.int64:
     row = edges[state]
+    target: np.int64 = np.int64(-1)
     if row >= 0:
-        return np.int64(dense[np.int64(row) * n_classes + byte_class[byte]])
-    if row == -1 or single_byte[-2 - row] != byte:
-        return np.int64(-1)
-    return np.int64(single_target[-2 - row])
+        target = np.int64(dense[np.int64(row) * n_classes + byte_class[byte]])
+    elif row != -1 and single_byte[-2 - row] == byte:
+        target = np.int64(single_target[-2 - row])
+    return target
 
 
 @kernel(
@@ -106,8 +119,9 @@ def _mark_loops(
 ) -> bool:
     """Set `loop` to `index` at the free states that every code point of the class leads back to.
 
-    In a counter frame either all code points of the class begin an item or none does; within a code
-    point no item may end, as then its bytes would count differently.
+    And at those that all of them lead to one such state, as the start of `[a-z]+` does: what counts is
+    that every string over the class stays alive. In a counter frame either all code points of the class
+    begin an item or none does; within a code point no item may end, as then its bytes would count differently.
     """
     n_class_states = len(class_edge) - 1
     limit = 4 * n_class_states + 64
@@ -119,8 +133,9 @@ def _mark_loops(
     stack = np.empty(limit + 1, np.int64)
     now = 0
     any_found = False
+    landing = np.full(len(edges), -1, np.int64)
     for s in range(len(edges)):
-        if loop[s] >= 0 or edges[s] == -1 and not state_flags[s] & FINAL:
+        if loop[s] >= 0 or (edges[s] == -1 and not state_flags[s] & FINAL):
             continue
         start = np.int64(-1)
         if frame_kind[state_frame[s]] == COUNTER and state_flags[s] & FINAL:
@@ -130,6 +145,7 @@ def _mark_loops(
         top = 1
         count = 1
         begins = -1
+        land = np.int64(-1)
         good = True
         while top > 0 and good:
             top -= 1
@@ -151,10 +167,11 @@ def _mark_loops(
                             good = False
                             break
                         begins = from_start
-                    if to < 0 or target[e] == 1 and to != s:
+                    if to < 0 or (target[e] == 1 and land >= 0 and to != land):
                         good = False
                         break
                     if target[e] == 1:
+                        land = to
                         continue
                     key = np.int64(target[e]) << 32 | to
                     mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
@@ -172,7 +189,12 @@ def _mark_loops(
                         count += 1
                 if not good:
                     break
-        if good:
+        if good and land == s:
             loop[s] = index
             any_found = True
+        elif good and land >= 0 and state_frame[land] == state_frame[s]:
+            landing[s] = land
+    for s in range(len(edges)):
+        if landing[s] >= 0 and loop[landing[s]] == index:
+            loop[s] = index
     return any_found

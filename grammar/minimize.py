@@ -22,73 +22,74 @@ def minimize_table(delta: Int32Array, final: Uint8Array, n_classes: int) -> tupl
     States are numbered breadth first by class, so equal languages over equal classes give equal tables.
     Returns ``(delta [states, n_classes], final [states])``.
     """
-    small, small_final = _minimize(delta, final, n_classes)
-    return small.reshape(-1, n_classes), small_final
+    count, small, small_final = _minimize(delta, final, n_classes)
+    return small[: count * n_classes].reshape(count, n_classes).copy(), small_final[:count].copy()
 
 
 @helper
-def _mark(
-    item: int,
-    elements: Int32Array,
-    location: Int32Array,
-    set_of: Int32Array,
-    first: Int32Array,
-    marked: Int32Array,
-    touched: Int32Array,
-    n_touched: int,
-) -> int:
-    """Move `item` to the marked front part of its set; returns the new number of touched sets."""
-    s = set_of[item]
-    i = location[item]
-    j = first[s] + marked[s]
-    elements[i] = elements[j]
-    location[elements[i]] = i
-    elements[j] = item
-    location[item] = j
-    if marked[s] == 0:
-        touched[n_touched] = s
-        n_touched += 1
-    marked[s] += 1
-    return n_touched
+def _identity(n: int) -> Int32Array:
+    result = np.empty(n, np.int32)
+    for i in range(n):
+        result[i] = i
+    return result
 
 
 @helper
 def _split(
+    items: Int32Array,
+    n_items: int,
     n_sets: int,
     elements: Int32Array,
+    location: Int32Array,
     set_of: Int32Array,
     first: Int32Array,
     past: Int32Array,
     marked: Int32Array,
     touched: Int32Array,
-    n_touched: int,
 ) -> int:
-    """Split every touched set into its marked and unmarked part, the smaller one becoming the new set."""
+    """Split every set of a partition into the part that is among `items` (distinct) and the rest.
+
+    Set `s` holds ``elements[first[s] : past[s]]``; `location` is the inverse of `elements`. The smaller
+    part becomes a new set; returns the new number of sets. `marked` is all 0 before and after; `touched`
+    is scratch.
+    """
+    n_touched = 0
+    for k in range(n_items):
+        item = items[k]
+        s = set_of[item]
+        i = location[item]
+        j = first[s] + marked[s]  # the marked ones are kept at the front
+        elements[i] = elements[j]
+        location[elements[i]] = i
+        elements[j] = item
+        location[item] = j
+        if marked[s] == 0:
+            touched[n_touched] = s
+            n_touched += 1
+        marked[s] += 1
     while n_touched > 0:
         n_touched -= 1
         s = touched[n_touched]
         j = first[s] + marked[s]
-        if j == past[s]:
-            marked[s] = 0
-            continue
-        if marked[s] <= past[s] - j:
-            first[n_sets] = first[s]
-            past[n_sets] = j
-            first[s] = j
-        else:
-            past[n_sets] = past[s]
-            first[n_sets] = j
-            past[s] = j
-        for i in range(first[n_sets], past[n_sets]):
-            set_of[elements[i]] = n_sets
+        if j < past[s]:
+            if marked[s] <= past[s] - j:
+                first[n_sets] = first[s]
+                past[n_sets] = j
+                first[s] = j
+            else:
+                first[n_sets] = j
+                past[n_sets] = past[s]
+                past[s] = j
+            for i in range(first[n_sets], past[n_sets]):
+                set_of[elements[i]] = n_sets
+            n_sets += 1
         marked[s] = 0
-        marked[n_sets] = 0
-        n_sets += 1
     return n_sets
 
 
 @kernel("(int32[::1], uint8[::1], int64)")
-def _minimize(delta: Int32Array, final: Uint8Array, n_classes: int) -> tuple[Int32Array, Uint8Array]:
+def _minimize(delta: Int32Array, final: Uint8Array, n_classes: int) -> tuple[int, Int32Array, Uint8Array]:
+    """(states, flat table, final flags), the arrays with room to spare."""
     n = len(final)
     m = 0
     for k in range(n * n_classes):
@@ -111,8 +112,8 @@ def _minimize(delta: Int32Array, final: Uint8Array, n_classes: int) -> tuple[Int
     place = head_start[:n].copy()
     # Cords: a partition of the edges, at first by label. Edges are numbered in the order of their labels.
     size = max(n, m) + 1
-    cord_element = np.arange(m).astype(np.int32)
-    cord_location = np.arange(m).astype(np.int32)
+    cord_element = _identity(m)
+    cord_location = _identity(m)
     cord_of = np.empty(m, np.int32)
     cord_first = np.zeros(size, np.int32)
     cord_past = np.zeros(size, np.int32)
@@ -132,8 +133,8 @@ def _minimize(delta: Int32Array, final: Uint8Array, n_classes: int) -> tuple[Int
         cord_first[n_cords] = label_start[c]
         cord_past[n_cords] = label_start[c + 1]
         n_cords += 1
-    block_element = np.arange(n).astype(np.int32)
-    block_location = np.arange(n).astype(np.int32)
+    block_element = _identity(n)
+    block_location = _identity(n)
     block_of = np.zeros(n, np.int32)
     block_first = np.zeros(size, np.int32)
     block_past = np.zeros(size, np.int32)
@@ -141,31 +142,34 @@ def _minimize(delta: Int32Array, final: Uint8Array, n_classes: int) -> tuple[Int
     n_blocks = 1
     marked = np.zeros(size, np.int32)
     touched = np.empty(size, np.int32)
-    n_touched = 0
-    for s in range(n):
-        if final[s]:
-            n_touched = _mark(s, block_element, block_location, block_of, block_first, marked, touched, n_touched)
-    n_blocks = _split(n_blocks, block_element, block_of, block_first, block_past, marked, touched, n_touched)
-    cord_marked = np.zeros(size, np.int32)
+    items = np.empty(size, np.int32)
+    # The first split is by finality; then blocks are split by the tails of each cord, cords by the heads' blocks.
     b = 1
-    c = 0
+    c = -1
     while c < n_cords:
-        n_touched = 0
-        for i in range(cord_first[c], cord_past[c]):
-            s = tail[cord_element[i]]
-            n_touched = _mark(s, block_element, block_location, block_of, block_first, marked, touched, n_touched)
-        n_blocks = _split(n_blocks, block_element, block_of, block_first, block_past, marked, touched, n_touched)
+        n_items = 0
+        if c < 0:
+            for s in range(n):
+                if final[s]:
+                    items[n_items] = s
+                    n_items += 1
+        else:
+            for i in range(cord_first[c], cord_past[c]):
+                items[n_items] = tail[cord_element[i]]
+                n_items += 1
+        n_blocks = _split(
+            items, n_items, n_blocks, block_element, block_location, block_of, block_first, block_past, marked, touched
+        )
         c += 1
         while b < n_blocks:
-            n_touched = 0
+            n_items = 0
             for i in range(block_first[b], block_past[b]):
                 s = block_element[i]
                 for j in range(head_start[s], head_start[s + 1]):
-                    n_touched = _mark(
-                        into[j], cord_element, cord_location, cord_of, cord_first, cord_marked, touched, n_touched
-                    )
+                    items[n_items] = into[j]
+                    n_items += 1
             n_cords = _split(
-                n_cords, cord_element, cord_of, cord_first, cord_past, cord_marked, touched, n_touched
+                items, n_items, n_cords, cord_element, cord_location, cord_of, cord_first, cord_past, marked, touched
             )
             b += 1
     # Number the blocks breadth first from the start's.
@@ -190,4 +194,4 @@ def _minimize(delta: Int32Array, final: Uint8Array, n_classes: int) -> tuple[Int
                     count += 1
                 out[i * n_classes + c] = number[block]
         i += 1
-    return out[: count * n_classes].copy(), out_final[:count].copy()
+    return count, out, out_final

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ PLAIN_SKIP, START_SKIP, END_SKIP, LOOKAHEAD = 0, 1, 2, 3
 #: Edges of a position automaton for each position that the limit allows.
 _EDGES_PER_POSITION = 32
 
+Number = TypeVar("Number", bound=np.generic)
 Int32Array = npt.NDArray[np.int32]
 Uint8Array = npt.NDArray[np.uint8]
 
@@ -92,9 +94,7 @@ class Net:
         offset = self.n_states - 2
         self.n_states += part.n_states - 2
         for source, low, high, target in part.edges:
-            self.edge(
-                start if source == 0 else source + offset, low, high, end if target == 1 else target + offset
-            )
+            self.edge(start if source == 0 else source + offset, low, high, end if target == 1 else target + offset)
 
     def automaton(self, part: PositionAutomaton, start: int, end: int) -> None:
         """The strings of `part` between two states."""
@@ -140,13 +140,13 @@ class Net:
         columns = (
             self.source, self.low, self.high, self.target, self.skip_source, self.skip_kind, self.skip_target
         )  # fmt: skip
+        ends = (self.n_states, self.start, self.accept, self.at_text_start)
         arrays = [np.array(column, np.int32) for column in columns]
-        ok, edge_start, low, high, target, final = _eliminate(
-            self.n_states, self.start, self.accept, self.at_text_start, *arrays, _EDGES_PER_POSITION * max_positions
-        )
-        if not ok:
+        arguments: Any = (*ends, *arrays, _EDGES_PER_POSITION * max_positions)
+        count, edge_start, low, high, target, final = _eliminate(*arguments)
+        if count < 0:
             raise GrammarTooLarge("the expression has too many edges between its positions", limit="max_positions")
-        return trimmed(edge_start, low, high, target, final)
+        return trimmed(edge_start[: count + 1], low, high, target, final[:count])
 
 
 def _repeat_tail(column: array[int], start: int, first: int, end: int, stride: int, shifts: Int32Array) -> None:
@@ -161,14 +161,17 @@ def trimmed(
     edge_start: Int32Array, low: Int32Array, high: Int32Array, target: Int32Array, final: Uint8Array
 ) -> PositionAutomaton:
     """The automaton less the states that cannot be reached or lead to no final state; order kept."""
-    return PositionAutomaton(*_trim(edge_start, low, high, target, final))
+    n_edges, *columns, final = _trim(edge_start, low, high, target, final)
+    edge_start, low, high, target = columns
+    return PositionAutomaton(edge_start, low[:n_edges], high[:n_edges], target[:n_edges], final)
 
 
 @helper
-def grown_int32(values: Int32Array, size: int) -> Int32Array:
-    """A copy with room for `size` values."""
-    result = np.empty(size, np.int32)
-    result[: len(values)] = values
+def grown(values: npt.NDArray[Number], size: int) -> npt.NDArray[Number]:
+    """A copy with room for `size` values. By a loop: assigning slices takes Numba seconds to compile."""
+    result = np.empty(size, values.dtype)
+    for i in range(len(values)):
+        result[i] = values[i]
     return result
 
 
@@ -205,11 +208,12 @@ def _eliminate(
     skip_kind: Int32Array,
     skip_target: Int32Array,
     max_edges: int,
-) -> tuple[bool, Int32Array, Int32Array, Int32Array, Int32Array, Uint8Array]:
+) -> tuple[int, Int32Array, Int32Array, Int32Array, Int32Array, Uint8Array]:
     """Epsilon elimination: a position for the start and for each state that some edge leads to.
 
     A position's edges are those of its closure. Only the start's closure passes start anchors; behind
-    an end anchor there may only be epsilon edges to `accept`.
+    an end anchor there may only be epsilon edges to `accept`. Returns the number of positions (-1 where
+    they would have more than `max_edges` edges) and arrays with room to spare.
     """
     edge_at, edge_order = group(n_states, source)
     skip_at, skip_order = group(n_states, skip_source)
@@ -244,7 +248,7 @@ def _eliminate(
                     ok = False
                     break
                 if needed > len(out_edge):
-                    out_edge = grown_int32(out_edge, 2 * needed)
+                    out_edge = grown(out_edge, 2 * needed)
                 for k in range(edge_at[at], edge_at[at + 1]):
                     e = edge_order[k]
                     if position[target[e]] < 0:
@@ -277,13 +281,14 @@ def _eliminate(
         out_low[k] = low[e]
         out_high[k] = high[e]
         out_target[k] = position[target[e]]
-    return ok, out_start[: count + 1].copy(), out_low, out_high, out_target, final[:count].copy()
+    return count if ok else -1, out_start, out_low, out_high, out_target, final
 
 
 @kernel("(int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1])")
 def _trim(
     edge_start: Int32Array, low: Int32Array, high: Int32Array, target: Int32Array, final: Uint8Array
-) -> tuple[Int32Array, Int32Array, Int32Array, Int32Array, Uint8Array]:
+) -> tuple[int, Int32Array, Int32Array, Int32Array, Int32Array, Uint8Array]:
+    """The number of edges left, and the arrays of the automaton, those of edges with room to spare."""
     n = len(final)
     reached = np.zeros(n, np.uint8)
     stack = np.empty(n + 1, np.int32)
@@ -301,7 +306,8 @@ def _trim(
     back_start, back = group(n, target)
     source = np.empty(len(target), np.int32)
     for s in range(n):
-        source[edge_start[s] : edge_start[s + 1]] = s
+        for e in range(edge_start[s], edge_start[s + 1]):
+            source[e] = s
     alive = np.zeros(n, np.uint8)
     for s in range(n):
         if final[s] and reached[s]:
@@ -340,4 +346,4 @@ def _trim(
                 new_target[n_edges] = number[target[e]]
                 n_edges += 1
         new_start[number[s] + 1] = n_edges
-    return new_start, new_low[:n_edges].copy(), new_high[:n_edges].copy(), new_target[:n_edges].copy(), new_final
+    return n_edges, new_start, new_low, new_high, new_target, new_final

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
 from .._numba import kernel
 from .determinize import Dfa
 from .errors import GrammarTooLarge
-from .position import END_SKIP, LOOKAHEAD, START_SKIP, Int32Array, Net, PositionAutomaton, Uint8Array, grown_int32, trimmed
+from .position import END_SKIP, LOOKAHEAD, START_SKIP, Int32Array, Net, PositionAutomaton, Uint8Array, grown, trimmed
 
 
-def intersection(left: PositionAutomaton, right: PositionAutomaton, max_states: int) -> PositionAutomaton:
+def intersection(
+    left: PositionAutomaton, right: PositionAutomaton, max_states: int, place: str | None = None
+) -> PositionAutomaton:
     """The strings of both, trimmed (so emptiness is exact). Raises `GrammarTooLarge` past `max_states` pairs."""
-    count, *arrays = _intersect(
-        left.edge_start, left.low, left.high, left.target, left.final,
-        right.edge_start, right.low, right.high, right.target, right.final,
-        max_states,
-    )  # fmt: skip
-    if count < 0:
-        raise GrammarTooLarge("the automaton of an intersection is too large", limit="max_product_states")
-    return trimmed(*arrays)
+    room = 0
+    while True:
+        room = min(max_states, 16 * room or 1024)
+        count, n_edges, edge_start, low, high, target, final = _intersect(
+            left.edge_start, left.low, left.high, left.target, left.final,
+            right.edge_start, right.low, right.high, right.target, right.final,
+            room,
+        )  # fmt: skip
+        if count >= 0:
+            return trimmed(edge_start[: count + 1], low[:n_edges], high[:n_edges], target[:n_edges], final[:count])
+        if room == max_states:
+            raise GrammarTooLarge("the automaton of an intersection is too large", place, limit="max_product_states")
 
 
 @kernel(
@@ -39,20 +46,28 @@ def _intersect(
     high_b: Int32Array,
     target_b: Int32Array,
     final_b: Uint8Array,
-    max_states: int,
-) -> tuple[int, Int32Array, Int32Array, Int32Array, Int32Array, Uint8Array]:
+    room: int,
+) -> tuple[int, int, Int32Array, Int32Array, Int32Array, Int32Array, Uint8Array]:
+    """(pairs, edges, edge_start, low, high, target, final); pairs is -1 where there are more than `room`."""
     n_b = len(final_b)
-    table = np.full(256, -1, np.int32)
-    pairs = np.zeros(256, np.int64)
-    out_start = np.zeros(257, np.int32)
-    final = np.zeros(256, np.uint8)
+    slots = 256
+    while slots < 2 * room:
+        slots *= 2
+    table = np.empty(slots, np.int32)
+    for k in range(slots):
+        table[k] = -1
+    pairs = np.empty(room, np.int64)
+    out_start = np.empty(room + 1, np.int32)
+    final = np.empty(room, np.uint8)
     low = np.empty(256, np.int32)
     high = np.empty(256, np.int32)
     target = np.empty(256, np.int32)
-    n_edges = 0
-    count = 1
+    pairs[0] = 0
+    out_start[0] = 0
     final[0] = final_a[0] & final_b[0]
     table[0] = 0
+    n_edges = 0
+    count = 1
     i = 0
     while i < count:
         p = pairs[i] // n_b
@@ -65,53 +80,27 @@ def _intersect(
                     continue
                 pair = np.int64(target_a[e]) * n_b + target_b[f]
                 mixed = np.uint64(pair) * np.uint64(0x9E3779B97F4A7C15)
-                slot = np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(len(table) - 1))
+                slot = np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(slots - 1))
                 while table[slot] >= 0 and pairs[table[slot]] != pair:
-                    slot = (slot + 1) & (len(table) - 1)
+                    slot = (slot + 1) & (slots - 1)
                 if table[slot] < 0:
-                    if count >= max_states:
-                        return -1, out_start, low, high, target, final
-                    if count == len(pairs):
-                        new_pairs = np.zeros(2 * count, np.int64)
-                        new_pairs[:count] = pairs
-                        pairs = new_pairs
-                        new_final = np.zeros(2 * count, np.uint8)
-                        new_final[:count] = final
-                        final = new_final
-                        out_start = grown_int32(out_start, 2 * count + 1)
+                    if count >= room:
+                        return -1, 0, out_start, low, high, target, final
                     pairs[count] = pair
                     final[count] = final_a[target_a[e]] & final_b[target_b[f]]
                     table[slot] = count
                     count += 1
-                    if 2 * count > len(table):
-                        table = np.full(4 * len(table), -1, np.int32)
-                        for k in range(count):
-                            mixed = np.uint64(pairs[k]) * np.uint64(0x9E3779B97F4A7C15)
-                            at = np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(len(table) - 1))
-                            while table[at] >= 0:
-                                at = (at + 1) & (len(table) - 1)
-                            table[at] = k
-                    found = count - 1
-                else:
-                    found = table[slot]
                 if n_edges == len(low):
-                    low = grown_int32(low, 2 * n_edges)
-                    high = grown_int32(high, 2 * n_edges)
-                    target = grown_int32(target, 2 * n_edges)
+                    low = grown(low, 2 * n_edges)
+                    high = grown(high, 2 * n_edges)
+                    target = grown(target, 2 * n_edges)
                 low[n_edges] = first
                 high[n_edges] = last
-                target[n_edges] = found
+                target[n_edges] = table[slot]
                 n_edges += 1
         i += 1
         out_start[i] = n_edges
-    return (
-        count,
-        out_start[: count + 1].copy(),
-        low[:n_edges].copy(),
-        high[:n_edges].copy(),
-        target[:n_edges].copy(),
-        final[:count].copy(),
-    )
+    return count, n_edges, out_start, low, high, target, final
 
 
 #: What the rest of the text still has to satisfy: (number of the DFA, its state), sorted.
@@ -152,7 +141,7 @@ class _Obligations:
         else:
             inner = {cut for dfa, _ in pending for cut in self._cuts[dfa] if low < cut <= high}
             cuts = [low, *sorted(inner), high + 1]
-        for first, past in zip(cuts, cuts[1:], strict=False):
+        for first, past in pairwise(cuts):
             symbol = min(first, self._other)
             moved: set[tuple[int, int]] = set()
             for dfa, state in pending:
@@ -231,7 +220,7 @@ def resolve_lookaheads(net: Net, dfas: list[tuple[Dfa, Dfa]], other: int, max_st
                     to = number.get(key)
                     if to is None:
                         if len(queue) >= max_states:
-                            raise GrammarTooLarge("the automaton of a lookahead is too large", limit="max_product_states")
+                            raise GrammarTooLarge("the lookaheads are too large", limit="max_product_states")
                         to = number[key] = len(queue)
                         queue.append(key)
                     out[first, last, to] = None

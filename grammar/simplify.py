@@ -156,9 +156,7 @@ def _characters(node: Characters) -> Expression:
     return node if ranges == node.ranges else replace(node, ranges=ranges)
 
 
-def joined_bounds(
-    inner: tuple[int, int | None], outer: tuple[int, int | None]
-) -> tuple[int, int | None] | None:
+def joined_bounds(inner: tuple[int, int | None], outer: tuple[int, int | None]) -> tuple[int, int | None] | None:
     """Bounds of one repeat that equals ``(x{inner}){outer}`` whatever `x` is, or None where there are none.
 
     The numbers of `x` are the union of the intervals [k * a, k * b] for k in the outer bounds. The gap
@@ -179,7 +177,7 @@ def joined_bounds(
 
 
 def is_nullable(node: Expression) -> bool:
-    """Whether the empty string matches wherever `node` stands; False where that depends on the place or is not clear."""
+    """Whether the empty string matches wherever `node` stands; False also where that is not clear."""
     if isinstance(node, Bytes):
         return not node.text
     if isinstance(node, Sequence):
@@ -206,6 +204,25 @@ def children(node: Expression) -> tuple[Expression, ...]:
     if isinstance(node, Complement | Lookahead):
         return (node.operand,)
     return ()
+
+
+def depth(rules: Mapping[str, Expression], start: str) -> int:
+    """How deep nodes are nested in what a rule stands for; rules within themselves are not followed."""
+    known: dict[int, int] = {}
+    opened: set[int] = set()
+    root = rules.get(start)
+    stack = [root] if root is not None else []
+    while stack:
+        at = stack[-1]
+        key = id(at)
+        inner = (rules[at.rule],) if isinstance(at, Reference) and at.rule in rules else children(at)
+        if key not in opened:
+            opened.add(key)
+            stack.extend(child for child in inner if id(child) not in opened)
+        else:
+            stack.pop()
+            known[key] = 1 + max((known.get(id(child), 0) for child in inner), default=0)
+    return known[id(root)] if root is not None else 0
 
 
 def contains(node: Expression, kinds: type[Expression] | tuple[type[Expression], ...]) -> bool:

@@ -182,7 +182,9 @@ def run(slots: int = 8, count: int = len(TASKS)) -> int:
     engine = Engine(bundled.model, bundled.vocabulary, slots, MAX_LENGTH)
     start = time.perf_counter()
     served = submit(engine, bundled, count)
-    progress(f"{min(count, len(TASKS))} grammars compiled in {1e3 * (time.perf_counter() - start):.0f} ms")
+    kinds = min(count, len(TASKS))
+    milliseconds = 1e3 * (time.perf_counter() - start)
+    progress(f"grammars of {kinds} kinds compiled and {count} prompts encoded in {milliseconds:.0f} ms")
     if console.is_terminal:
         with Live(_table(served, "running"), console=console, refresh_per_second=10) as live:
             seconds = serve(engine, bundled, served, lambda: live.update(_table(served, "running")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._numba import helper, kernel
-from ..grammar.automaton import CALLS, FINAL, H_FLAGS, H_N_CLASSES, H_ROOT_FRAME, HAS_TOKENS, LAZY
+from ..grammar.automaton import CALLS, FINAL, H_FLAGS, H_N_CLASSES, H_ROOT_FRAME, HAS_CALLS, HAS_TOKENS, LAZY
 from .layout import (
     B_END_COUNT,
     B_ENDS,
@@ -44,9 +44,15 @@ from .machine import (
     AT_EDGES,
     AT_SINGLE_BYTE,
     AT_SINGLE_TARGET,
+    add_head,
+    close,
+    delta,
     flags_of,
     head_at,
+    may_return,
+    next_register,
     reach_byte,
+    restart_of,
     start_config,
     step_config,
     step_token_symbol,
@@ -135,6 +141,60 @@ def _accept_plain(automaton, config, data, begin, end, target):  # type: ignore[
 
 
 @helper
+def _ends_after_return(automaton, head, depth):  # type: ignore[no-untyped-def]
+    """Does nothing follow once the top frame has returned: is each level below in a state without edges?"""
+    edges = section(automaton, AT_EDGES)
+    for level in range(depth - 1):
+        state = load_i64(head, HEAD_STATES + level)
+        if load_i32(edges, state) != -1 or flags_of(automaton, state) & (HAS_CALLS | HAS_TOKENS):
+            return False
+        if level > 0 and flags_of(automaton, state) & FINAL:
+            return False  # a counter that may begin another item
+    return True
+
+
+@helper
+def _accept_in_frame(automaton, config, data, begin, end, work, target):  # type: ignore[no-untyped-def]
+    """Bytes that keep one head in its top frame: the number of the first byte that does not, `target` being before it.
+
+    The usual case of counters. Only the last configuration is closed.
+    """
+    head = head_at(config, 0)
+    depth = load_i64(head, HEAD_DEPTH)
+    state = load_i64(head, HEAD_STATES + depth - 1)
+    register = load_i64(head, HEAD_REGISTERS + depth - 1)
+    last = _ends_after_return(automaton, head, depth)
+    at = begin
+    while at < end:
+        if at > begin and not last and may_return(automaton, state, register):
+            break
+        byte = load_u8(data, at)
+        reached = delta(automaton, state, byte)
+        start = restart_of(automaton, state, register)
+        count_up = False
+        if start >= 0:
+            again = delta(automaton, start, byte)
+            if again >= 0:
+                if reached >= 0:
+                    break
+                reached = again
+                count_up = True
+        if reached < 0 or flags_of(automaton, reached) & HAS_CALLS:
+            break
+        if count_up:
+            register = next_register(automaton, state, register)
+        state = reached
+        at += 1
+    if at == begin:
+        return at
+    store_i64(work, CONFIG_HEADS, 0)
+    store_i64(work, CONFIG_FLAGS, 0)
+    add_head(work, head, depth, state, register)
+    close(automaton, work, target)
+    return at
+
+
+@helper
 def accept_data(batch, grammar, config, data, begin, end, target):  # type: ignore[no-untyped-def]
     """Write to `target` the configuration after bytes data[begin:end]; False (and `target` garbage) if they are refused."""
     automaton = load_i64(grammar, G_AUTOMATON)
@@ -158,6 +218,11 @@ def accept_data(batch, grammar, config, data, begin, end, target):  # type: igno
             return False
     else:
         source = config
+        if load_i64(config, CONFIG_HEADS) == 1:
+            done = _accept_in_frame(automaton, config, data, begin, end, load_i64(batch, B_SCRATCH), target)
+            if done > begin:
+                source = target
+                begin = done
         for i in range(begin, end):
             if not step_config(automaton, source, load_u8(data, i), load_i64(batch, B_SCRATCH), target):
                 return False

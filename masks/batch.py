@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from .._numba import entry_address
 from ..grammar.automaton import COUNTER, H_LAZY_STATES, Automaton
 from . import advance as _advance
 from . import step as _step
@@ -32,6 +33,7 @@ from .layout import (
     B_JOB_RANKS,
     B_JOB_REGISTER,
     B_JOB_SETS,
+    B_JOB_SPARE,
     B_JOB_STATE,
     B_JOB_TOTAL,
     B_LIST_LENGTH,
@@ -42,6 +44,7 @@ from .layout import (
     B_MIN_TOKENS,
     B_OLDEST,
     B_POSITION,
+    B_RUN_JOB,
     B_SCRATCH,
     B_SET_SCRATCH,
     B_SLOT_GRAMMAR,
@@ -79,7 +82,9 @@ from .layout import (
     G_LAZY_TABLE_SIZE,
     G_LAZY_WORDS,
     G_LOOP_BITS,
+    G_LOOP_EXACT,
     G_LOOP_RANK_BITS,
+    G_LOOP_SIZE,
     G_NUMBER,
     G_READY_DENSE,
     G_READY_ROWS,
@@ -100,9 +105,10 @@ from .layout import (
     SCRATCH_WORDS,
 )
 from .memory import Block
-from .prepare import lazy_loops, live_bytes, loop_members
+from .prepare import exact_loops, lazy_loops, live_bytes, loop_members
 from .tables import EndSets, MaskTables
 from .trie import tables_of
+from .walk import run_job
 from .warm_up import warm_up
 
 if TYPE_CHECKING:
@@ -185,6 +191,15 @@ class _Resident:
             members = [
                 loop_members(tables, automaton["loop_ranges"][2 * a : 2 * b]) for a, b in itertools.pairwise(bounds)
             ]
+            sizes = np.zeros(len(bounds) - 1, np.int64)
+            for i, (a, b) in enumerate(itertools.pairwise(bounds)):
+                ranges = automaton["loop_ranges"][2 * a : 2 * b].reshape(-1, 2)
+                sizes[i] = np.maximum(ranges[:, 1] - np.maximum(ranges[:, 0], 0x80) + 1, 0).sum()
+            counts = [int(np.bitwise_count(m[0][0].view(np.uint64)).sum()) for m in members]
+            block.set_array(G_LOOP_SIZE, np.array(counts, np.int32))
+            exact = np.zeros(automaton.n_states, np.uint8)
+            exact_loops(automaton.address, automaton.n_states, sizes, exact)
+            block.set_array(G_LOOP_EXACT, exact)
             block.set_array(G_LOOP_BITS, np.stack([m[0] for m in members]))
             block.set_array(G_LOOP_RANK_BITS, np.stack([m[1] for m in members]))
         if compiled.boundary is not None:
@@ -266,6 +281,7 @@ class Batch:
             (B_LIST_TOKENS_HALF, 256 * lists),
             (B_DEDUP_SIZE, dedup),
             (B_TABLE_SIZE, table),
+            (B_RUN_JOB, entry_address(run_job)),
         ):
             block.set_number(field, number)
         for field, array in (
@@ -293,11 +309,13 @@ class Batch:
             (B_JOB_CONFIGS, np.zeros((path, CONFIG_WORDS), np.int64)),
             (B_JOB_SETS, np.zeros(path, np.int64)),
             (B_JOB_TOTAL, np.zeros(words, np.int64)),
+            (B_JOB_SPARE, np.zeros((4, max(words, self._tables.rank_words)), np.int64)),
             (B_COUNTERS, np.zeros(COUNTERS, np.int64)),
         ):
+            array += 0  # touch every page now rather than in a step
             block.set_array(field, array)
         job = block.arrays[B_JOB]
-        self._job_parts = (np.zeros(CONFIG_WORDS, np.int64), np.zeros(4, np.int64), np.zeros(LOOP_WORDS, np.int64))
+        self._job_parts = (np.zeros(CONFIG_WORDS, np.int64), np.zeros(4, np.int64), np.zeros(2 * LOOP_WORDS, np.int64))
         for field, part in zip((J_SOURCE, J_FOLLOW, J_LOOP), self._job_parts, strict=True):
             job[field] = part.ctypes.data
         self._path = path

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..grammar.automaton import FINITE, Automaton
+from ..grammar.automaton import FINITE, UTF8, Automaton
 from ..grammar.compile import compile_grammar
 from ..grammar.expression import Grammar
 from ..grammar.limits import Limits
+from ..grammar.text import matches_text_only
 from . import cache
 from .errors import VocabularyError
 from .prepare import spelling
@@ -127,6 +128,8 @@ def compile(
         if found is not None:
             return found
     automaton = compile_grammar(grammar, limits)
+    if matches_text_only(grammar):
+        automaton.add_flags(UTF8)
     token_ids = _token_ids(automaton, vocabulary)
     boundary = spelling(automaton, tables, vocabulary, token_ids)
     compiled = CompiledGrammar(automaton, vocabulary, token_ids, boundary, None, fingerprint, 0.0)

@@ -32,8 +32,10 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_NUMBER,  # number of the grammar in its store; part of every context key
     G_TOKEN_IDS,  # int32[symbols] token id of each token symbol
     G_STATE_MASK,  # int64[n_states] mask slot of each root-frame state: epoch << 32 | mask id; -1 unknown
-    G_LOOP_BITS,  # int64[n_loops][words] tokens made of the loop class alone
-    G_LOOP_RANK_BITS,  # int64[n_loops][rank words]
+    G_LOOP_BITS,  # int64[n_loops][2][words] tokens made of the loop class alone; after one space
+    G_LOOP_RANK_BITS,  # int64[n_loops][2][rank words]
+    G_LOOP_EXACT,  # uint8[n_states] 1 where no code point above U+007F but those of the loop class may come next
+    G_LOOP_SIZE,  # int32[n_loops] tokens made of the class
     G_BOUNDARY,  # uint8[n_states] 1 where a token may end; 0 (no address): everywhere
     G_READY_START,  # int32[n_states][2] masks built ahead: where the token list of a state begins and ends; 0: none
     G_READY_TOKENS,  # int32[...]
@@ -51,7 +53,7 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_LAZY_NEXT,  # int64[4] bytes on any edge
     G_LAZY_RENAMED,  # int32[capacity] scratch of compaction
     G_FIELDS,
-) = range(23)
+) = range(25)
 
 # ------------------------------------------------------------------------------- a store (one batch)
 (
@@ -94,9 +96,11 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     B_JOB_CONFIGS,  # int64[max bytes + 2][CONFIG_WORDS]
     B_JOB_SETS,  # int64[max bytes + 2][lazy words] state sets after each byte of the path
     B_JOB_TOTAL,  # int64[words] union over heads
+    B_JOB_SPARE,  # int64[4][words] scratch of masks.wide
+    B_RUN_JOB,  # address of the kernel walk.run_job
     B_COUNTERS,  # int64[COUNTERS]
     B_FIELDS,
-) = range(41)
+) = range(43)
 
 MAX_ENDS = 32  # end tokens of one slot
 
@@ -152,5 +156,7 @@ L_EXACT = 5  # 1 where longer strings of these are certainly dead
 L_LEAVE = 6  # 4 words: the other bytes that may come next
 L_STATES = 10  # the states among which it stays
 MAX_LOOP_STATES = 8
-LOOP_WORDS = L_STATES + MAX_LOOP_STATES + 1
+L_SPACED = L_STATES + MAX_LOOP_STATES + 1  # 1 where the words after these describe the state after one space
+L_SELF = L_SPACED + 1  # 1 where it stays in its own state on all of L_STAY (and L_TEXT)
+LOOP_WORDS = L_SELF + 1
 NO_LIMIT = 1 << 40

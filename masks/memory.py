@@ -99,6 +99,25 @@ def section(typing_context, base, word):  # type: ignore[no-untyped-def]
     return types.int64(types.int64, types.int64), generate
 
 
+@intrinsic
+def call_kernel(typing_context, address, first, second):  # type: ignore[no-untyped-def]
+    """Call the kernel of signature ``int64(int64, int64)`` at `address` (`_numba.entry_address`).
+
+    A large kernel that others need is compiled once and called so; called by name it would be compiled into each of
+    them. By Numba's calling convention the result goes through a pointer; kernels raise nothing.
+    """
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        byte_pointer = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.IntType(32), [_I64.as_pointer(), byte_pointer, _I64, _I64])
+        result = builder.alloca(_I64)
+        kernel = builder.inttoptr(arguments[0], kind.as_pointer())
+        builder.call(kernel, [result, ir.Constant(byte_pointer, None), arguments[1], arguments[2]])
+        return builder.load(result)
+
+    return types.int64(types.int64, types.int64, types.int64), generate
+
+
 class Block:
     """A header of int64 words, each a number or the address of an array that the block keeps alive.
 

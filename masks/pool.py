@@ -96,14 +96,28 @@ def intern_mask(batch, words):  # type: ignore[no-untyped-def]
     n_words = load_i64(batch, B_WORDS)
     epoch = load_i64(batch, B_EPOCH)
     total = 0
-    last = 0
-    h = 0
     for word in range(n_words):
-        bits = load_i64(words, word)
-        if bits != 0:
-            total += count_bits(bits)
-            last = word
-            h = mix(h ^ word, bits)
+        total += count_bits(load_i64(words, word))
+    last = 0
+    h = total
+    if total > MAX_LIST:
+        # Four independent chains: one multiplication waits for another otherwise.
+        h0, h1, h2, h3 = 1, 2, 3, 4
+        whole = n_words & ~3
+        for word in range(0, whole, 4):
+            h0 = mix(h0, load_i64(words, word))
+            h1 = mix(h1, load_i64(words, word + 1))
+            h2 = mix(h2, load_i64(words, word + 2))
+            h3 = mix(h3, load_i64(words, word + 3))
+        for word in range(whole, n_words):
+            h0 = mix(h0, load_i64(words, word))
+        h = mix(mix(mix(h0, h1), h2), h3)
+    else:
+        for word in range(n_words):
+            bits = load_i64(words, word)
+            if bits != 0:
+                last = word
+                h = mix(h ^ word, bits)
     if total == 0:
         return (epoch << 32) | (KIND_EMPTY << KIND_SHIFT)
     if total == 1:

@@ -12,6 +12,7 @@ from ..grammar.automaton import FINAL, H_LAZY_STATES, Automaton
 from ..grammar.errors import GrammarUnsatisfiable, GrammarUnsupported
 from .layout import (
     B_JOB_TOTAL,
+    B_RUN_JOB,
     B_SCRATCH,
     B_VOCABULARY,
     B_WORDS,
@@ -26,8 +27,9 @@ from .layout import (
     WORK_CONFIG_WORDS,
 )
 from .lazy import lazy_step
-from .machine import AT_BYTE_CLASS, AT_EDGES, delta
+from .machine import AT_BYTE_CLASS, AT_EDGES, AT_LAZY_EDGE_START, AT_LAZY_EDGES, AT_STATE_LOOP, delta, restart_of
 from .memory import (
+    call_kernel,
     count_bits,
     count_trailing_zeros,
     load_i16,
@@ -51,41 +53,68 @@ from .trie import (
     V_TOKEN_START,
     VocabularyTables,
 )
-from .walk import begin_job, run_job
+from .walk import begin_job
 
 if TYPE_CHECKING:
     from .vocabulary import Vocabulary
 
 
-@kernel("void(int64, uint8[::1], int64[::1], int64[::1])")
+@kernel("void(int64, uint8[::1], int64[:, ::1], int64[:, ::1])")
 def _class_members(vocabulary, table, by_id, by_rank):  # type: ignore[no-untyped-def]
-    """Bitmaps of the tokens all of whose code points have their bit set in `table` (one bit a code point)."""
+    """Bitmaps of the tokens all of whose code points have their bit set in `table` (one bit a code point).
+
+    Row 0: all of them; row 1: all but the first, which is a space. The last one may be cut short.
+    """
     starts = load_i64(vocabulary, V_RANK_START)
     data = load_i64(vocabulary, V_RANK_BYTES)
     rank_id = load_i64(vocabulary, V_RANK_ID)
     for rank in range(load_i64(vocabulary, V_RANKS)):
         i, end = load_i32(starts, rank), load_i32(starts, rank + 1)
         good = True
+        inside = True
+        begin = i
         while good and i < end:
             b = load_u8(data, i)
             more = 0 if b < 0x80 else 1 if b < 0xE0 else 2 if b < 0xF0 else 3
-            if i + more >= end or 0x80 <= b < 0xC2 or b > 0xF4:
+            if 0x80 <= b < 0xC2 or b > 0xF4:
                 good = False
                 break
             point = b if more == 0 else b & (0x3F >> more)
+            cut = 0
             for k in range(1, more + 1):
-                c = load_u8(data, i + k)
+                c = 0x80
+                if i + k < end:
+                    c = load_u8(data, i + k)
+                else:
+                    cut += 1
                 good = good and c & 0xC0 == 0x80
                 point = (point << 6) | (c & 0x3F)
             # An overlong form or a surrogate decodes to a code point, but is no text.
             lowest = 0 if more == 0 else 0x80 if more == 1 else 0x800 if more == 2 else 0x10000
+            if cut > 0:
+                # Cut short: alive if any code point of the class begins so.
+                some = False
+                for other in range(max(point, lowest), min(point + (1 << (6 * cut)), 0x110000)):
+                    if table[other >> 3] >> (other & 7) & 1 != 0:
+                        some = True
+                        break
+                good = good and some
+                if good:
+                    break
+                continue
             good = good and lowest <= point < 0x110000 and not (0xD800 <= point < 0xE000)
-            good = good and table[point >> 3] >> (point & 7) & 1 != 0
+            if good and table[point >> 3] >> (point & 7) & 1 == 0:
+                good = i == begin and b == 0x20 and end > begin + 1
+                inside = False
             i += more + 1
         if good:
             token = load_i32(rank_id, rank)
-            by_id[token >> 6] |= np.int64(1) << np.int64(token & 63)
-            by_rank[rank >> 6] |= np.int64(1) << np.int64(rank & 63)
+            if inside:
+                by_id[0, token >> 6] |= np.int64(1) << np.int64(token & 63)
+                by_rank[0, rank >> 6] |= np.int64(1) << np.int64(rank & 63)
+            if load_u8(data, begin) == 0x20 and end > begin + 1:
+                by_id[1, token >> 6] |= np.int64(1) << np.int64(token & 63)
+                by_rank[1, rank >> 6] |= np.int64(1) << np.int64(rank & 63)
 
 
 def loop_members(tables: VocabularyTables, ranges: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int64], ...]:
@@ -98,10 +127,60 @@ def loop_members(tables: VocabularyTables, ranges: npt.NDArray[np.int32]) -> tup
         paint[ranges[0::2]] += 1
         paint[ranges[1::2] + 1] -= 1
         table = np.packbits(np.cumsum(paint[:-1], dtype=np.int8).view(np.bool_), bitorder="little")
-        result = np.zeros(tables.words, np.int64), np.zeros(tables.rank_words, np.int64)
+        result = np.zeros((2, tables.words), np.int64), np.zeros((2, tables.rank_words), np.int64)
         _class_members(tables.address, table, *result)
         cache[key] = result
     return cache[key]
+
+
+@helper
+def _count_after(automaton, state, low, high, more):  # type: ignore[no-untyped-def]
+    """Strings of 1 + `more` continuation bytes, the first in low..high, that are alive from `state`."""
+    total = 0
+    for byte in range(low, high + 1):
+        target = delta(automaton, state, byte)
+        if target < 0:
+            continue
+        if more == 0:
+            total += 1
+            continue
+        for second in range(0x80, 0xC0):
+            inner = delta(automaton, target, second)
+            if inner < 0:
+                continue
+            if more == 1:
+                total += 1
+                continue
+            for third in range(0x80, 0xC0):
+                if delta(automaton, inner, third) >= 0:
+                    total += 1
+    return total
+
+
+@kernel("void(int64, int64, int64[::1], uint8[::1])")
+def exact_loops(automaton, n_states, sizes, exact):  # type: ignore[no-untyped-def]
+    """exact[s] = 1 where the code points above U+007F that may come next in `s` are those of its loop class alone.
+
+    `sizes`: how many such code points each loop class has. All of them are alive in `s`, so counting suffices.
+    """
+    for state in range(n_states):
+        klass = load_i32(section(automaton, AT_STATE_LOOP), state)
+        if klass < 0:
+            continue
+        start = restart_of(automaton, state, 0)
+        total = 0
+        for lead in range(0xC2, 0xF5):
+            low = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
+            high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
+            more = 0 if lead < 0xE0 else 1 if lead < 0xF0 else 2
+            one = delta(automaton, state, lead)
+            if one >= 0:
+                total += _count_after(automaton, one, low, high, more)
+            if start >= 0:
+                two = delta(automaton, start, lead)
+                if two >= 0:
+                    total += _count_after(automaton, two, low, high, more)
+        exact[state] = 1 if total == sizes[klass] else 0
 
 
 @kernel("int64(int64, int64, int64, uint8[::1], int64)")
@@ -234,6 +313,49 @@ def _returns(automaton, words, sets, level, low, high, more, position):  # type:
     return True
 
 
+@helper
+def _text_returns(automaton, words, sets, position):  # type: ignore[no-untyped-def]
+    """Do all code points above U+007F lead from set 0 to `position`?"""
+    reached = sets + 8 * words
+    previous = -1
+    for lead in range(0xC2, 0xF5):
+        column = load_u8(section(automaton, AT_BYTE_CLASS), lead)
+        low = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
+        high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
+        more = 0 if lead < 0xE0 else 1 if lead < 0xF0 else 2
+        kind = (column << 20) | (low << 12) | (high << 4) | more
+        if kind != previous:
+            previous = kind
+            if lazy_step(automaton, sets, words, lead, reached) < 0 or not _returns(
+                automaton, words, sets, 1, low, high, more, position
+            ):
+                return False
+    return True
+
+
+@helper
+def _borrow(automaton, words, sets, loops, position, other):  # type: ignore[no-untyped-def]
+    """Give `position` the part of `other`'s loop whose first character leads there; returns its ASCII bytes."""
+    for word in range(words):
+        store_i64(sets, word, 0)
+    store_i64(sets, position >> 6, 1 << (position & 63))
+    reached = sets + 8 * words
+    loops[position, 0] = 0
+    loops[position, 1] = 0
+    total = 0
+    for byte in range(128):
+        if (loops[other, byte >> 6] >> np.int64(byte & 63)) & 1 == 0:
+            continue
+        if (
+            lazy_step(automaton, sets, words, byte, reached) >= 0
+            and (load_i64(reached, other >> 6) >> (other & 63)) & 1 != 0
+        ):
+            loops[position, byte >> 6] |= np.int64(1) << np.int64(byte & 63)
+            total += 1
+    loops[position, 2] = 1 if loops[other, 2] != 0 and _text_returns(automaton, words, sets, other) else 0
+    return total
+
+
 @kernel("void(int64, int64, int64, int64[:, ::1])")
 def lazy_loops(automaton, words, sets, loops):  # type: ignore[no-untyped-def]
     """loops[p] = (2 words of ASCII bytes, 1 if all other code points) on which position p leads back to itself.
@@ -253,21 +375,19 @@ def lazy_loops(automaton, words, sets, loops):  # type: ignore[no-untyped-def]
             ):
                 loops[position, byte >> 6] |= one << np.int64(byte & 63)
         whole = loops[position, 0] != 0 or loops[position, 1] != 0
-        lead = 0xC2
-        previous = -1
-        while whole and lead < 0xF5:
-            column = load_u8(section(automaton, AT_BYTE_CLASS), lead)
-            low = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
-            high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
-            more = 0 if lead < 0xE0 else 1 if lead < 0xF0 else 2
-            kind = (column << 20) | (low << 12) | (high << 4) | more
-            if kind != previous:
-                previous = kind
-                whole = lazy_step(automaton, sets, words, lead, reached) >= 0 and _returns(
-                    automaton, words, sets, 1, low, high, more, position
-                )
-            lead += 1
+        whole = whole and _text_returns(automaton, words, sets, position)
         loops[position, 2] = 1 if whole else 0
+    # A position without a loop of its own may lead to one that has: the start of `.*` does.
+    starts = section(automaton, AT_LAZY_EDGE_START)
+    edges = section(automaton, AT_LAZY_EDGES)
+    for position in range(loops.shape[0]):
+        if loops[position, 0] != 0 or loops[position, 1] != 0:
+            continue
+        best = 0
+        for edge in range(load_i32(starts, position), load_i32(starts, position + 1)):
+            other = load_i32(edges, 3 * edge + 2)
+            if other != position and count_bits(loops[other, 0]) + count_bits(loops[other, 1]) > best:
+                best = _borrow(automaton, words, sets, loops, position, other)
 
 
 @kernel("int64(int64, int64, int64, int32[::1], int32[:, ::1], int32[::1], int32[::1], int64[:, ::1], int64, int64)")
@@ -299,7 +419,7 @@ def build_ready(batch, grammar, start, queue, bounds, tokens, dense_row, rows, m
         store_i64(config, CONFIG_FIRST_HEAD + HEAD_STATES, state)
         store_i64(config, CONFIG_FIRST_HEAD + HEAD_REGISTERS, 0)
         begin_job(batch, grammar, vocabulary, config, 0, 0)
-        left = run_job(batch, work)
+        left = call_kernel(load_i64(batch, B_RUN_JOB), batch, work)
         if left < 0:
             return -1
         work = left

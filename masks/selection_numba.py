@@ -49,7 +49,8 @@ def select(
 ) -> Any:
     """The first of distinct `values` in ascending order at which the running weight reaches `limit` (>= 1).
 
-    `unit` says whose weight: `BY_WEIGHT` for `weights`, `BY_COUNT` for 1 each. `EVERYTHING` where the total is below the limit.
+    `unit` says whose weight: `BY_WEIGHT` for `weights`, `BY_COUNT` for 1 each. `EVERYTHING` where the total is below
+    the limit.
     """
     remaining = limit
     for i in range(count):

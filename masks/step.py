@@ -13,6 +13,7 @@ from .layout import (
     B_JOB_TOTAL,
     B_MIN_TOKENS,
     B_POSITION,
+    B_RUN_JOB,
     B_SCRATCH,
     B_SLOT_GRAMMAR,
     B_TABLE,
@@ -60,10 +61,10 @@ from .machine import (
     register_class,
     step_token_symbol,
 )
-from .memory import load_i32, load_i64, load_u8, shift_right, store_i32, store_i64, store_u8
+from .memory import call_kernel, load_i32, load_i64, load_u8, shift_right, store_i32, store_i64, store_u8
 from .pool import count, expand_mask, intern_mask, make_room, resolve
 from .trie import V_MAX_BYTES
-from .walk import begin_job, run_job
+from .walk import begin_job
 
 NO_FUEL_LIMIT = 1 << 62
 
@@ -81,18 +82,22 @@ def current_config(batch, slot):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _key(grammar, automaton, config, start, reach, seed):  # type: ignore[no-untyped-def]
-    """Half of the 128-bit key of what the configuration's mask depends on."""
-    h = mix(seed, (load_i64(grammar, G_NUMBER) << 1) | start)
+def _key(grammar, automaton, config, start, reach):  # type: ignore[no-untyped-def]
+    """128-bit key, in two halves, of what the configuration's mask depends on."""
+    low = mix(0x243F6A8885A308D, (load_i64(grammar, G_NUMBER) << 1) | start)
+    high = low ^ 0x3707344A4093822
     for i in range(load_i64(config, CONFIG_HEADS)):
         head = head_at(config, i)
         depth = load_i64(head, HEAD_DEPTH)
-        h = mix(h, depth)
         for level in range(depth):
             state = load_i64(head, HEAD_STATES + level)
             klass = register_class(automaton, state, load_i64(head, HEAD_REGISTERS + level), reach)
-            h = mix(h, (klass << 32) | state)
-    return h
+            value = (klass << 32) | state
+            low = mix(low, value)
+            high = (high ^ value) * -0x4B47D0C5A6B1E0A3
+            high ^= shift_right(high, 31)
+        low = mix(low, depth)
+    return low, high
 
 
 @helper
@@ -161,8 +166,7 @@ def mask_of(batch, grammar, config, at_start, fuel):  # type: ignore[no-untyped-
         low, high = slots, state
     else:
         reach = load_i64(vocabulary, V_MAX_BYTES)
-        low = _key(grammar, automaton, config, 1 if at_start else 0, reach, 0x243F6A8885A308D)
-        high = _key(grammar, automaton, config, 1 if at_start else 0, reach, 0x3707344A4093822)
+        low, high = _key(grammar, automaton, config, 1 if at_start else 0, reach)
         slots = _find(batch, low, high)
         state = 2
     mask_id = resolve(batch, slots, state, load_i64(batch, B_SCRATCH))
@@ -181,7 +185,7 @@ def mask_of(batch, grammar, config, at_start, fuel):  # type: ignore[no-untyped-
     if idle:
         count(batch, COUNT_MISSES, 1)
         begin_job(batch, grammar, vocabulary, config, low, high)
-    left = run_job(batch, fuel)
+    left = call_kernel(load_i64(batch, B_RUN_JOB), batch, fuel)
     count(batch, COUNT_WORK, fuel - max(left, 0))
     if left < 0:
         return -1, 0

@@ -11,8 +11,8 @@ Fuel: 1 a byte edge, CONFIG_COST a stepped configuration, and the bitmap work of
 
 from __future__ import annotations
 
-from .._numba import helper
-from ..grammar.automaton import H_FLAGS, HAS_CALLS, HAS_TOKENS, LAZY
+from .._numba import helper, kernel
+from ..grammar.automaton import CALLS, FINAL, H_FLAGS, H_N_CLASSES, HAS_CALLS, HAS_TOKENS, LAZY
 from .layout import (
     B_JOB,
     B_JOB_CONFIGS,
@@ -20,9 +20,11 @@ from .layout import (
     B_JOB_RANKS,
     B_JOB_REGISTER,
     B_JOB_SETS,
+    B_JOB_SPARE,
     B_JOB_STATE,
     B_JOB_TOTAL,
     B_SCRATCH,
+    B_VOCABULARY,
     B_WORDS,
     CONFIG_FIRST_HEAD,
     CONFIG_FLAGS,
@@ -54,6 +56,8 @@ from .layout import (
     L_EXACT,
     L_LEAVE,
     L_LIMIT,
+    L_SELF,
+    L_SPACED,
     L_STAY,
     L_TEXT,
     NEXT_HEAD,
@@ -63,6 +67,12 @@ from .layout import (
 )
 from .lazy import lazy_step
 from .machine import (
+    AT_BYTE_CLASS,
+    AT_DENSE,
+    AT_EDGES,
+    AT_SINGLE_BYTE,
+    AT_SINGLE_TARGET,
+    AT_STATE_FLAGS,
     AT_TOKEN_START,
     AT_TOKEN_SYMBOL,
     add_head,
@@ -80,6 +90,7 @@ from .machine import (
 from .memory import count_bits, count_trailing_zeros, load_i16, load_i32, load_i64, load_u8, section, store_i64
 from .pool import count
 from .trie import (
+    V_FIRST_RANK,
     V_NODE_BYTE,
     V_NODE_DEPTH,
     V_NODE_RANK,
@@ -91,7 +102,7 @@ from .trie import (
     V_RANK_WORDS,
     V_WORDS,
 )
-from .wide import MIN_WIDE_BYTES, add_next_bytes, fill_wide, find_loop
+from .wide import MIN_WIDE_BYTES, add_next_bytes, fill_wide, find_loops, local_step
 
 CONFIG_COST = 16  # fuel of stepping a configuration, in byte edges
 
@@ -132,14 +143,26 @@ def _step_path(batch, automaton, depth, byte):  # type: ignore[no-untyped-def]
             leaves = (load_i64(follow, byte >> 6) >> (byte & 63)) & 1 != 0 and may_return(automaton, state, register)
         if not leaves:
             target = delta(automaton, state, byte)
+            start = restart_of(automaton, state, register)
+            if start >= 0:
+                other = delta(automaton, start, byte)
+                if other >= 0 and target >= 0:
+                    # The byte may go on with the item or begin another one: two heads.
+                    work = load_i64(batch, B_SCRATCH)
+                    base = head_at(_config_of(batch, 0), 0)
+                    store_i64(work, CONFIG_HEADS, 0)
+                    store_i64(work, CONFIG_FLAGS, 0)
+                    add_head(work, base, load_i64(base, HEAD_DEPTH), target, register)
+                    again = next_register(automaton, state, register)
+                    add_head(work, base, load_i64(base, HEAD_DEPTH), other, again)
+                    close(automaton, work, _config_of(batch, depth + 1))
+                    store_i64(states, depth + 1, -1)
+                    return CONFIG_COST
+                if other >= 0:
+                    target = other
+                    register = next_register(automaton, state, register)
             if target < 0:
-                start = restart_of(automaton, state, register)
-                if start < 0:
-                    return -1
-                target = delta(automaton, start, byte)
-                if target < 0:
-                    return -1
-                register = next_register(automaton, state, register)
+                return -1
             calls = flags_of(automaton, target) & HAS_CALLS
             if calls == 0:
                 start = restart_of(automaton, target, register)
@@ -168,6 +191,17 @@ def _step_lazy(batch, grammar, automaton, depth, byte):  # type: ignore[no-untyp
 
 
 @helper
+def _step_fast(edges, dense, classes, n_classes, single_byte, single_target, state, byte):  # type: ignore[no-untyped-def]
+    """`machine.delta` with the sections looked up once a walk."""
+    edge = load_i32(edges, state)
+    if edge >= 0:
+        return load_i32(dense, edge * n_classes + load_u8(classes, byte))
+    if edge == -1 or load_u8(single_byte, -2 - edge) != byte:
+        return -1
+    return load_i32(single_target, -2 - edge)
+
+
+@helper
 def _may_end_token(batch, grammar, depth):  # type: ignore[no-untyped-def]
     """May a token end where the path is (only languages that the vocabulary spells badly have places where not)?"""
     boundary = load_i64(grammar, G_BOUNDARY)
@@ -188,13 +222,35 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: igno
     rank_id = load_i64(vocabulary, V_RANK_ID)
     nodes = load_i64(vocabulary, V_NODES)
     node = load_i64(job, J_CURSOR)
+    edges = section(automaton, AT_EDGES)
+    dense = section(automaton, AT_DENSE)
+    classes = section(automaton, AT_BYTE_CLASS)
+    n_classes = load_i64(automaton, H_N_CLASSES)
+    single_byte = section(automaton, AT_SINGLE_BYTE)
+    single_target = section(automaton, AT_SINGLE_TARGET)
+    state_flags = section(automaton, AT_STATE_FLAGS)
+    states = load_i64(batch, B_JOB_STATE)
+    registers = load_i64(batch, B_JOB_REGISTER)
+    # Flags that make a state more than its byte edges: none in a grammar of one frame.
+    special = FINAL | HAS_CALLS if load_i64(automaton, H_FLAGS) & CALLS else 0
     while node < nodes:
         if fuel <= 0:
             store_i64(job, J_CURSOR, node)
             return -1
         depth = load_i16(node_depth, node)
         byte = load_u8(node_byte, node)
-        if lazy:
+        state = -1 if lazy else load_i64(states, depth)
+        if state >= 0 and load_u8(state_flags, state) & special == 0:
+            work = 1
+            target = _step_fast(edges, dense, classes, n_classes, single_byte, single_target, state, byte)
+            if target < 0:
+                work = -1
+            elif load_u8(state_flags, target) & special == 0:
+                store_i64(states, depth + 1, target)
+                store_i64(registers, depth + 1, load_i64(registers, depth))
+            else:
+                work = _step_path(batch, automaton, depth, byte)
+        elif lazy:
             work = _step_lazy(batch, grammar, automaton, depth, byte)
         else:
             work = _step_path(batch, automaton, depth, byte)
@@ -222,9 +278,24 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
     rank_start = load_i64(vocabulary, V_RANK_START)
     data = load_i64(vocabulary, V_RANK_BYTES)
     rank_id = load_i64(vocabulary, V_RANK_ID)
+    first_rank = load_i64(vocabulary, V_FIRST_RANK)
     previous = load_i64(job, J_PATH_RANK)
     alive = load_i64(job, J_PATH_LENGTH)
+    loop = load_i64(job, J_LOOP)
+    itself = load_i64(loop, L_SELF) != 0
+    text = load_i64(loop, L_TEXT) != 0
     word = load_i64(job, J_CURSOR)
+    edges = section(automaton, AT_EDGES)
+    dense = section(automaton, AT_DENSE)
+    classes = section(automaton, AT_BYTE_CLASS)
+    n_classes = load_i64(automaton, H_N_CLASSES)
+    single_byte = section(automaton, AT_SINGLE_BYTE)
+    single_target = section(automaton, AT_SINGLE_TARGET)
+    state_flags = section(automaton, AT_STATE_FLAGS)
+    states = load_i64(batch, B_JOB_STATE)
+    registers = load_i64(batch, B_JOB_REGISTER)
+    # Flags that make a state more than its byte edges: none in a grammar of one frame.
+    special = FINAL | HAS_CALLS if load_i64(automaton, H_FLAGS) & CALLS else 0
     while word < rank_words:
         bits = load_i64(ranks, word)
         while bits != 0:
@@ -239,18 +310,40 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
             begin = load_i32(rank_start, rank)
             length = load_i32(rank_start, rank + 1) - begin
             depth = 0
-            if previous >= 0:
+            if itself:
+                # Up to the first byte outside the set the state is the head's own.
+                while depth < length:
+                    byte = load_u8(data, begin + depth)
+                    if byte < 0x80:
+                        if (load_i64(loop, L_STAY + (byte >> 6)) >> (byte & 63)) & 1 == 0:
+                            break
+                    elif not text:
+                        break
+                    depth += 1
+                store_i64(states, depth, load_i64(states, 0))
+            elif previous >= 0:
                 other = load_i32(rank_start, previous)
                 most = min(length, load_i32(rank_start, previous + 1) - other)
                 while depth < most and load_u8(data, begin + depth) == load_u8(data, other + depth):
                     depth += 1
             fuel -= 1
-            if depth > alive:
+            if depth > alive and not itself:
                 continue  # it shares the byte that killed the token before
             dead = False
             while depth < length:
                 byte = load_u8(data, begin + depth)
-                if lazy:
+                state = -1 if lazy else load_i64(states, depth)
+                if state >= 0 and load_u8(state_flags, state) & special == 0:
+                    work = 1
+                    target = _step_fast(edges, dense, classes, n_classes, single_byte, single_target, state, byte)
+                    if target < 0:
+                        work = -1
+                    elif load_u8(state_flags, target) & special == 0:
+                        store_i64(states, depth + 1, target)
+                        store_i64(registers, depth + 1, load_i64(registers, depth))
+                    else:
+                        work = _step_path(batch, automaton, depth, byte)
+                elif lazy:
                     work = _step_lazy(batch, grammar, automaton, depth, byte)
                 else:
                     work = _step_path(batch, automaton, depth, byte)
@@ -260,10 +353,21 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
                     break
                 fuel -= work
                 depth += 1
-            previous = rank
-            alive = depth
+            if not itself:
+                previous = rank
+                alive = depth
             if not dead:
                 _set_bit(mask, load_i32(rank_id, rank))
+            elif depth == 0:
+                # No token with this first byte is alive: on to the next byte.
+                rank = load_i32(first_rank, load_u8(data, begin) + 1)
+                if rank >> 6 != word:
+                    word = rank >> 6
+                    if word >= rank_words:
+                        bits = 0
+                        break
+                    bits = load_i64(ranks, word)
+                bits &= -1 << (rank & 63)
         word += 1
         store_i64(job, J_CURSOR, word)
     return max(fuel, 0)
@@ -298,6 +402,8 @@ def _begin_lazy(batch, grammar, automaton, vocabulary, state):  # type: ignore[n
     for k in range(3):
         store_i64(loop, L_STAY + k, load_i64(loops, 3 * best + k))
     store_i64(loop, L_CLASS, -1)
+    store_i64(loop, L_SPACED, 0)
+    store_i64(loop, L_SELF, 0)
     store_i64(loop, L_LIMIT, NO_LIMIT)
     store_i64(loop, L_EXACT, 0)
     for word in range(4):
@@ -307,6 +413,27 @@ def _begin_lazy(batch, grammar, automaton, vocabulary, state):  # type: ignore[n
         if load_i64(loop, L_TEXT) != 0:
             store_i64(loop, L_LEAVE + 2 + word, 0)
     return words
+
+
+@helper
+def _clear_dead_first_bytes(automaton, vocabulary, head, ranks):  # type: ignore[no-untyped-def]
+    """Drop the ranks whose first byte has no edge: tokens with one first byte are neighbours."""
+    state, register = top_state(head), top_register(head)
+    first_rank = load_i64(vocabulary, V_FIRST_RANK)
+    for byte in range(256):
+        begin, end = load_i32(first_rank, byte), load_i32(first_rank, byte + 1)
+        if begin == end or local_step(automaton, state, byte, register) >= 0:
+            continue
+        first, last = begin >> 6, (end - 1) >> 6
+        below = (1 << (begin & 63)) - 1
+        above = 0 if end & 63 == 0 else -1 << (end & 63)
+        if first == last:
+            store_i64(ranks, first, load_i64(ranks, first) & (below | above))
+            continue
+        store_i64(ranks, first, load_i64(ranks, first) & below)
+        for word in range(first + 1, last):
+            store_i64(ranks, word, 0)
+        store_i64(ranks, last, load_i64(ranks, last) & above)
 
 
 @helper
@@ -330,7 +457,7 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
     wide = False
     if lazy:
         work = _begin_lazy(batch, grammar, automaton, vocabulary, top_state(head))
-        wide = work >= 0
+        wide = work >= 0 and vocabulary == load_i64(batch, B_VOCABULARY)
         work = max(work, 1)
     else:
         for word in range(4):
@@ -353,12 +480,23 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
             close(automaton, scratch, spare)
             add_next_bytes(automaton, spare, follow)
             work += CONFIG_COST
-        if load_i64(grammar, G_BOUNDARY) == 0:
-            wide = find_loop(grammar, automaton, head, follow, loop, load_i64(batch, B_SCRATCH), spare)
+        if load_i64(grammar, G_BOUNDARY) == 0 and vocabulary == load_i64(batch, B_VOCABULARY):
+            wide = find_loops(grammar, automaton, vocabulary, head, follow, loop, load_i64(batch, B_SCRATCH), spare)
             work += 2 * CONFIG_COST
     if wide:
-        wanted = rows + 8 * 512
-        work += fill_wide(grammar, vocabulary, loop, mask, load_i64(batch, B_JOB_RANKS), rows, wanted)
+        work += fill_wide(
+            grammar, vocabulary, loop, mask, load_i64(batch, B_JOB_RANKS), rows, load_i64(batch, B_JOB_SPARE)
+        )
+        if not lazy:
+            _clear_dead_first_bytes(automaton, vocabulary, head, load_i64(batch, B_JOB_RANKS))
+        # Where more tokens are left than were settled, the trie with its dead subtrees is the shorter way.
+        settled, left = 0, 0
+        for word in range(load_i64(vocabulary, V_WORDS)):
+            settled += count_bits(load_i64(mask, word))
+        for word in range(load_i64(vocabulary, V_RANK_WORDS)):
+            left += count_bits(load_i64(load_i64(batch, B_JOB_RANKS), word))
+        wide = left < 2 * settled + 1024
+    if wide:
         store_i64(job, J_STAGE, RANKS)
     else:
         for word in range(load_i64(batch, B_WORDS)):
@@ -397,7 +535,7 @@ def begin_job(batch, grammar, vocabulary, config, key_low, key_high):  # type: i
     store_i64(job, J_HEAD, 0)
 
 
-@helper
+@kernel("int64(int64, int64)")
 def run_job(batch, fuel):  # type: ignore[no-untyped-def]
     """Go on with the job. Returns the fuel left (the mask is in B_JOB_TOTAL, the job idle), or -1 where it ran out."""
     job = load_i64(batch, B_JOB)

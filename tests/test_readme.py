@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_tokenizer import END, byte_tokenizer
 
 import stepmask
 
@@ -56,12 +57,7 @@ def names_a_reader_has() -> dict[str, Any]:
     """`tokenizer`, `model` and `inputs`, which a reader brings along: a random model of 300 tokens."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    tokenizers = pytest.importorskip("tokenizers")
-    characters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    inner = tokenizers.Tokenizer(tokenizers.models.BPE({c: i for i, c in enumerate([*characters, "<end>"])}, []))
-    inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    inner.decoder = tokenizers.decoders.ByteLevel()
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<end>", pad_token="<end>")
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=byte_tokenizer(), eos_token=END, pad_token=END)
     config = transformers.LlamaConfig(
         vocab_size=300, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
         bos_token_id=None, eos_token_id=256, pad_token_id=256,

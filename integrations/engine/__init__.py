@@ -1,11 +1,10 @@
-"""The bundled engine: continuous batching with a grammar for each request. `Engine.step` shows how stepmask is hosted."""
+"""The bundled engine: continuous batching, a grammar for each request. `Engine.step` shows how to host stepmask."""
 
 from __future__ import annotations
 
 from .engine import Engine, NoLegalToken, TokenRefused
 from .recorder import Recorder
 from .request import FinishReason, Handle, Request, Result
-from .synthetic import SyntheticModel
 
 __all__ = [
     "Engine",
@@ -15,6 +14,5 @@ __all__ = [
     "Recorder",
     "Request",
     "Result",
-    "SyntheticModel",
     "TokenRefused",
 ]

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from stepmask.masks import noise
+from stepmask.masks.keys_numba import scaled
 from stepmask.masks.sampling import Sampler, SampleResult, SamplingParameters, apply_masks, sample
 from stepmask.masks.sampling_numba import sample_rows_32
+from stepmask.masks.scan_numba import lowest_key_of
 from stepmask.masks.tables import KIND_SHIFT, UNCONSTRAINED, EndSets, MaskTables
 
 DENSE, LIST, SINGLE, EMPTY = (kind << KIND_SHIFT for kind in range(4))
@@ -247,6 +249,26 @@ def test_ties_are_cut_by_id() -> None:
     # Thirteen tokens share the mass above; half of it needs the first seven.
     logits[0, 3:90] = -np.inf
     assert drawn(top_p=0.5) == {0, 1, 2, 90, 91, 92, 93}
+
+
+@numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+def weight_below(limit: int, maximum: int, inverse_temperature: float) -> Any:
+    key = lowest_key_of(limit, maximum, inverse_temperature)
+    below = scaled(np.int32(key - 1), inverse_temperature) - scaled(maximum, inverse_temperature)
+    return key, noise.weight(below)
+
+
+def test_bound_on_keys_leaves_out_only_lighter_tokens() -> None:
+    """And not many fewer than it could: the heaviest token left out weighs at least 0.4 of the limit."""
+    rng = np.random.default_rng(6)
+    for limit in [1, 2, 3, 1 << noise.WEIGHT_BITS, *(2 ** rng.uniform(1, noise.WEIGHT_BITS, 300)).astype(int).tolist()]:
+        maximum = np.float32(rng.normal() * 20).view(np.int32)
+        maximum = maximum if maximum >= 0 else maximum ^ np.int32(0x7FFFFFFF)
+        inverse = np.float32(1) / np.float32(rng.choice([0.1, 0.7, 1, 2]))
+        key, weight = weight_below(np.int64(limit), maximum, inverse)
+        assert key <= maximum
+        assert weight < limit
+        assert limit < 1000 or weight >= 0.4 * limit
 
 
 # --- distributions --------------------------------------------------------------------------------
