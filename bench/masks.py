@@ -36,6 +36,9 @@ from peers import LIBRARIES, Refused
 BATCHES = (1, 32, 256)
 #: A grammar that took longer to compile is compiled once only, so later texts find warm what earlier ones visited.
 SLOW_COMPILE_SECONDS = 1
+#: A batch slower than this is timed for fewer steps, down to `MIN_STEPS`.
+PATIENCE_SECONDS = 10
+MIN_STEPS = 20
 
 
 @dataclass
@@ -122,7 +125,10 @@ def measure(library: Any, case: cases.Case, scripts: list[list[int]]) -> Times:
 def measure_batch(
     make: Callable[[Sequence[Any]], Any], rows: list[tuple[Any, list[int]]], steps: int, evict: Evictor | None
 ) -> list[int]:
-    """Nanoseconds of whole-batch steps of `rows` (compiled grammar, script), the rows at different depths."""
+    """Nanoseconds of whole-batch steps of `rows` (compiled grammar, script), the rows at different depths.
+
+    A batch that is slower than `PATIENCE_SECONDS` for its untimed steps or for the timed ones is cut short there.
+    """
     batch = make([compiled for compiled, _ in rows])
     # A row's first pass stops at a place of its own, so that rows of one script are not in step afterwards; its second
     # pass is whole, so everything timed is warm.
@@ -131,7 +137,8 @@ def measure_batch(
     tokens = np.zeros(len(rows), np.int32)
     times: list[int] = []
     untimed = 2 * max(len(script) for _, script in rows)
-    for step in range(untimed + steps):
+    patience = perf_counter_ns() + PATIENCE_SECONDS * 10**9
+    while len(times) < steps and (len(times) < MIN_STEPS or perf_counter_ns() < patience):
         ended = [row for row in range(len(rows)) if at[row] == stop[row]]
         batch.restart(ended)
         for row in ended:
@@ -139,12 +146,19 @@ def measure_batch(
         for row, (_, script) in enumerate(rows):
             tokens[row] = script[at[row]]
             at[row] += 1
-        if evict is not None and step >= untimed:
+        if untimed > 0:
+            batch.warm(tokens)
+            untimed -= 1
+            if untimed == 0 or perf_counter_ns() > patience:
+                untimed, patience = 0, perf_counter_ns() + PATIENCE_SECONDS * 10**9
+            continue
+        if evict is not None:
             evict()
         start = perf_counter_ns()
         batch.step(tokens)
-        if step >= untimed:
-            times.append(perf_counter_ns() - start)
+        times.append(perf_counter_ns() - start)
+    if batch.late:
+        print(f"{batch.late} of {len(times)} warm steps put a mask off", flush=True)
     return times
 
 
@@ -176,7 +190,7 @@ def batch_steps(
                 # A batch of one takes each grammar in turn.
                 batches = [[row] for row in chosen] if size == 1 else [chosen[:size]]
                 for name, between in (("hot", None), ("evicted", evict)):
-                    count = max(20, (options.steps if between is None else options.steps // 5) // len(batches))
+                    count = max(MIN_STEPS, (options.steps if between is None else options.steps // 5) // len(batches))
                     for way, make in library.batches.items():
                         times = [t for batch in batches for t in measure_batch(make, batch, count, between)]
                         steps.setdefault(f"{group}B={size} {name}", {})[way] = summary(times)

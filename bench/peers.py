@@ -41,7 +41,12 @@ class Compiled(Protocol):
 
 
 class Batch(Protocol):
-    """One sequence a row, all stepped together."""
+    """One sequence a row, all stepped together. `late` counts steps that put a mask off."""
+
+    late: int
+
+    def warm(self, tokens: NDArray[np.int32]) -> None:
+        """A step that leaves no mask for later, however long it takes."""
 
     def step(self, tokens: NDArray[np.int32]) -> None:
         """Masks of all rows, then one token for each."""
@@ -115,9 +120,17 @@ class _StepmaskBatch:
         self._compiled = compiled
         self._batch = stepmask.Batch(vocabulary, slots=len(compiled))
         self._slots = np.array([self._batch.add(one) for one in compiled], np.int32)
+        self.late = 0
+
+    def warm(self, tokens: NDArray[np.int32]) -> None:
+        while not self._batch.plan(self._slots).all_ready:
+            pass
+        self._batch.advance(self._slots, tokens)
 
     def step(self, tokens: NDArray[np.int32]) -> None:
-        self._batch.plan(self._slots)
+        plan = self._batch.plan(self._slots)
+        if not plan.all_ready:
+            self.late += 1
         self._batch.advance(self._slots, tokens)
 
     def restart(self, rows: Sequence[int]) -> None:
@@ -180,7 +193,17 @@ class _XgrammarMatcher:
         pass
 
 
-class _XgrammarBatch:
+class _PeerBatch:
+    """The peers put nothing off."""
+
+    late = 0
+    step: Callable[..., None]
+
+    def warm(self, tokens: NDArray[np.int32]) -> None:
+        self.step(tokens)
+
+
+class _XgrammarBatch(_PeerBatch):
     def __init__(self, compiled: Sequence[_XgrammarCompiled], ids: int, loop: bool) -> None:
         import xgrammar
 
@@ -254,7 +277,7 @@ class _LlguidanceMatcher:
             raise Refused(self._inner.get_error().splitlines()[0])
 
 
-class _LlguidanceBatch:
+class _LlguidanceBatch(_PeerBatch):
     def __init__(self, compiled: Sequence[_LlguidanceCompiled], ids: int) -> None:
         import llguidance
         from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask_par

@@ -108,7 +108,13 @@ class Automaton:
 
     @classmethod
     def build(
-        cls, arrays: dict[str, npt.NDArray[Any]], *, n_classes: int, root_frame: int, flags: int, metadata: dict[str, Any]
+        cls,
+        arrays: dict[str, npt.NDArray[Any]],
+        *,
+        n_classes: int,
+        root_frame: int,
+        flags: int,
+        metadata: dict[str, Any],
     ) -> Automaton:
         """Pack `arrays` (those of SECTIONS but metadata; missing ones are empty) into a new buffer."""
         arrays = dict(arrays)

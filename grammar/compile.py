@@ -20,7 +20,7 @@ from .expression import NOTHING, Expression, Grammar, Repeat
 from .lazy import lazy_automaton
 from .limits import Limits
 from .literals import compile_literals, literal_options
-from .loops import loop_classes
+from .loops import loop_classes, without_absent
 from .position import PositionAutomaton
 from .repeats import Sizes, unproved
 from .simplify import Simplifier, children, depth, place_of
@@ -33,15 +33,17 @@ _NODES_PER_GROUP, _CALLS_PER_NODE = 4, 4
 _SINGLE_ROUNDS = 6
 
 
-def compile_grammar(grammar: Grammar, limits: Limits = DEFAULT_LIMITS) -> Automaton:
-    """The automaton of `grammar`; equal rules give equal bytes.
+def compile_grammar(
+    grammar: Grammar, limits: Limits = DEFAULT_LIMITS, absent_bytes: frozenset[int] = frozenset()
+) -> Automaton:
+    """The automaton of `grammar`, less the strings that hold one of `absent_bytes`; equal rules give equal bytes.
 
     Raises `GrammarUnsatisfiable` where nothing matches, `GrammarTooLarge` where a field of `limits`
     is passed, `GrammarUnsupported` for what is not supported.
     """
     options = literal_options(grammar.rules.get(grammar.start, NOTHING))
     if options is not None:  # before anything else: a choice may have 50,000 options
-        return compile_literals(options, limits)
+        return _compile_options(options, limits, absent_bytes)
     levels = depth(grammar.rules, grammar.start)
     if levels > _NODES_PER_GROUP * limits.max_depth:
         raise GrammarTooLarge("the expression is nested too deeply", limit="max_depth")
@@ -49,9 +51,19 @@ def compile_grammar(grammar: Grammar, limits: Limits = DEFAULT_LIMITS) -> Automa
         with _recursion_room(_CALLS_PER_NODE * levels):
             node = Simplifier(grammar.rules, limits).rule(grammar.start)
             options = literal_options(node)
-            return compile_literals(options, limits) if options is not None else _compile(node, limits)
+            if options is not None:
+                return _compile_options(options, limits, absent_bytes)
+            return _compile(node, limits, absent_bytes)
     except RecursionError:  # another thread may have set Python's limit back
         raise GrammarTooLarge("the expression is nested too deeply", limit="max_depth") from None
+
+
+def _compile_options(options: list[bytes], limits: Limits, absent_bytes: frozenset[int]) -> Automaton:
+    if absent_bytes:
+        options = [text for text in options if absent_bytes.isdisjoint(text)]
+        if not options:
+            raise GrammarUnsatisfiable("every option holds a byte that the vocabulary does not have")
+    return compile_literals(options, limits)
 
 
 @contextmanager
@@ -67,18 +79,19 @@ def _recursion_room(calls: int) -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-def _compile(node: Expression, limits: Limits) -> Automaton:
+def _compile(node: Expression, limits: Limits, absent: frozenset[int]) -> Automaton:
+    loops = [without_absent(ranges, absent) for ranges in loop_classes(node)]
     excluded: dict[Expression, None] = {}
     rounds = 0
     while True:
         sizes = Sizes(node, excluded)
         _check_size(node, sizes, limits)
-        attempt = _Attempt(node, sizes, limits)
+        attempt = _Attempt(node, sizes, limits, absent)
         if attempt.root is None:
             break
         failing = unproved(attempt.root, attempt.called)
         if not failing:
-            return assemble(attempt.root, attempt.called, attempt.symbols, loop_classes(node))
+            return assemble(attempt.root, attempt.called, attempt.symbols, loops)
         rounds += 1
         bodies = {symbol: repeat for repeat, symbol in attempt.symbols.calls.items()}
         # Unrolling the smallest costs least, and may be all that the others need.
@@ -88,9 +101,9 @@ def _compile(node: Expression, limits: Limits) -> Automaton:
     if sizes.counters:
         sizes = Sizes(node, {}, with_counters=False)
         _check_size(node, sizes, limits)
-        attempt = _Attempt(node, sizes, limits)
+        attempt = _Attempt(node, sizes, limits, absent)
         if attempt.root is not None:
-            return assemble(attempt.root, {}, attempt.symbols, loop_classes(node))
+            return assemble(attempt.root, {}, attempt.symbols, loops)
     if attempt.symbols.tokens:
         raise GrammarTooLarge(
             "the automaton is too large, and one with tokens cannot be lazy",
@@ -103,14 +116,16 @@ def _compile(node: Expression, limits: Limits) -> Automaton:
 class _Attempt:
     """The frames of `node` with the counters of `sizes`; `root` is None where a DFA passes a limit."""
 
-    def __init__(self, node: Expression, sizes: Sizes, limits: Limits) -> None:
+    def __init__(self, node: Expression, sizes: Sizes, limits: Limits, absent: frozenset[int]) -> None:
         self._sizes = sizes
         self._limits = limits
+        self._absent = absent
         self.symbols = Symbols()
         self._items: dict[Expression, tuple[PositionAutomaton, bool]] = {}
-        self.positions = build_positions(node, limits, self.symbols, self._call_of)
+        self.positions = build_positions(node, limits, self.symbols, self._call_of).without_bytes(absent)
         if self.positions.is_empty:
-            raise GrammarUnsatisfiable("no string matches", place_of(node.source))
+            lacking = " that this vocabulary has the bytes for" if absent else ""
+            raise GrammarUnsatisfiable("no string matches" + lacking, place_of(node.source))
         self.called: dict[int, Frame] = {}
         self.root: Frame | None = None
         for repeat, symbol in self.symbols.calls.items():
@@ -134,14 +149,16 @@ class _Attempt:
 
     def _frame(self, positions: PositionAutomaton, kind: int = 0, minimum: int = 0, maximum: int = 0) -> Frame | None:
         limits = self._limits
-        dfa = determinize(positions, self.symbols.alphabet, limits.max_dfa_states, limits.max_dfa_work)
+        # A large expression may have as many states again, as a choice among many words repeated has.
+        most = limits.max_dfa_states + 2 * positions.n_states if limits.max_dfa_states > 1 else 1
+        dfa = determinize(positions, self.symbols.alphabet, most, limits.max_dfa_work)
         return None if dfa is None else Frame(dfa, kind, minimum, maximum)
 
     def _call_of(self, repeat: Repeat) -> tuple[int | None, bool] | None:
         if id(repeat) not in self._sizes.counters:
             return None
         if repeat not in self._items:
-            body = build_positions(repeat.body, self._limits, self.symbols, self._call_of)
+            body = build_positions(repeat.body, self._limits, self.symbols, self._call_of).without_bytes(self._absent)
             self._items[repeat] = body.without_empty_string(), bool(body.final[0])
         item, nullable = self._items[repeat]
         return None if item.is_empty else self.symbols.call(repeat), nullable or repeat.minimum == 0

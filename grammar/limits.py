@@ -13,6 +13,7 @@ class Limits:
     max_positions: int = 1_000_000
     #: States of one deterministic frame. Past it a regular grammar becomes a *lazy* frame, determinised
     #: at run time, instead of a refusal. About 0.5-2 us and 4 * classes bytes each.
+    #: So many, and twice the positions that it is made from.
     max_dfa_states: int = 20_000
     #: Work of one subset construction, in set members visited (about 5 ns each); past it: as above.
     max_dfa_work: int = 20_000_000

@@ -11,6 +11,7 @@ from .._numba import helper, kernel
 from .automaton import COUNTER, FINAL
 from .expression import Characters, Expression, Ranges, Repeat
 from .position import Int32Array, Uint8Array
+from .ranges import normalise, subtract
 from .simplify import children
 from .utf8 import count_code_points, fragment
 
@@ -54,6 +55,20 @@ _COLUMNS = (
     "frame_start",
     "frame_kind",
 )
+
+
+#: Code points that begin with each UTF-8 lead byte (RFC 3629).
+_LEADS = {
+    **{0xC0 + i: (i << 6, (i << 6) + 0x3F) for i in range(2, 0x20)},
+    **{0xE0 + i: (max(i << 12, 0x800), (i << 12) + 0xFFF) for i in range(0x10)},
+    **{0xF0 + i: (max(i << 18, 0x10000), min((i << 18) + 0x3FFFF, 0x10FFFF)) for i in range(5)},
+}
+
+
+def without_absent(ranges: Ranges, absent: frozenset[int]) -> Ranges:
+    """`ranges` less the code points whose first UTF-8 byte is in `absent`."""
+    lost = [(b, b) for b in absent if b < 0x80] + [_LEADS[b] for b in absent if b in _LEADS]
+    return subtract(ranges, normalise(lost)) if lost else ranges
 
 
 def find_loops(

@@ -56,6 +56,29 @@ class PositionAutomaton:
         final[0] = 0
         return trimmed(self.edge_start, self.low, self.high, self.target, final)
 
+    def without_bytes(self, absent: frozenset[int]) -> PositionAutomaton:
+        """The strings of the language that hold none of these bytes."""
+        kept = [b not in absent for b in range(256)]
+        if all(kept):
+            return self
+        edges: list[tuple[int, int, int, int]] = []
+        source = np.repeat(np.arange(self.n_states), np.diff(self.edge_start))
+        for state, low, high, target in zip(
+            source.tolist(), self.low.tolist(), self.high.tolist(), self.target.tolist(), strict=True
+        ):
+            begin = low
+            for byte in range(low, min(high, 255) + 1):
+                if not kept[byte]:
+                    if begin < byte:
+                        edges.append((state, begin, byte - 1, target))
+                    begin = byte + 1
+            if begin <= high:
+                edges.append((state, begin, high, target))
+        table = np.array(edges, np.int32).reshape(-1, 4)
+        edge_start = np.searchsorted(table[:, 0], np.arange(self.n_states + 1)).astype(np.int32)
+        low_, high_, target_ = (np.ascontiguousarray(table[:, i]) for i in (1, 2, 3))
+        return trimmed(edge_start, low_, high_, target_, self.final)
+
 
 class Net:
     """An automaton with epsilon edges under construction, as flat arrays. `start` and `accept` are its ends.

@@ -196,7 +196,7 @@ def _accept_in_frame(automaton, config, data, begin, end, work, target):  # type
 
 @helper
 def accept_data(batch, grammar, config, data, begin, end, target):  # type: ignore[no-untyped-def]
-    """Write to `target` the configuration after bytes data[begin:end]; False (and `target` garbage) if they are refused."""
+    """Write to `target` the configuration after bytes data[begin:end]; False (`target` garbage) if refused."""
     automaton = load_i64(grammar, G_AUTOMATON)
     flags = load_i64(automaton, H_FLAGS)
     if flags & LAZY:

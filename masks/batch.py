@@ -478,7 +478,7 @@ class Batch:
     # ------------------------------------------------------------------ the step
 
     def plan(self, slots: npt.NDArray[np.int32]) -> Plan:
-        """Masks of the rows in `slots` (int32, at most `self.slots`; -1 is an unconstrained row). Bounded by the budget."""
+        """Masks of the rows in `slots` (int32; -1 is an unconstrained row), within the budget."""
         rows = len(slots)
         slots = self._checked(slots)
         _step.plan_rows(
@@ -493,7 +493,7 @@ class Batch:
         return Plan(slots, self._mask_ids[:rows], self._end_allowed[:rows], self._status[:rows])
 
     def advance(self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
-        """Accept one token a row; uint8, 0 where it was refused and the row left as it was. Valid until the next call."""
+        """Accept one token a row; uint8, 0 where it was refused and nothing changed. Valid until the next call."""
         rows = len(slots)
         slots = self._checked(slots)
         tokens = np.ascontiguousarray(tokens, np.int32)
@@ -514,7 +514,8 @@ class Batch:
         """The slot's whole mask, end tokens included: uint32[ceil(width / 32)], LSB first, 1 = allowed. Not bounded."""
         self._used(slot)
         _step.row_mask(self._address, slot, self._words.ctypes.data)
-        return self._words.view(np.uint32)[: self.vocabulary.words].copy()
+        words: npt.NDArray[np.uint32] = self._words.view(np.uint32)[: self.vocabulary.words].copy()
+        return words
 
     def allows(self, slot: int, token: int) -> bool:
         """Would `token` be accepted? Changes nothing."""

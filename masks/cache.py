@@ -105,7 +105,7 @@ def write(path: str | PathLike[str], arrays: dict[str, npt.NDArray[Any]], metada
 
 
 def read(path: str | PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Map a file that `write` wrote: arrays (views of the map) and metadata. Raises `GrammarError` where it is damaged."""
+    """Map a file that `write` wrote: (arrays, metadata). Raises `GrammarError` where it is damaged."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size < _HEADER:

@@ -17,7 +17,7 @@ from ..grammar.limits import Limits
 from ..grammar.text import matches_text_only
 from . import cache
 from .errors import VocabularyError
-from .prepare import spelling
+from .prepare import absent_bytes, spelling
 from .ready import Ready, build
 from .trie import tables_of
 from .warm_up import warm_up
@@ -55,7 +55,7 @@ class CompiledGrammar:
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Sizes: states, frames, byte classes, lazy positions; contexts and distinct masks built ahead; bytes; seconds."""
+        """Sizes: of the automaton, of the masks built ahead, in bytes, and the seconds it took."""
         ready = self.ready
         return {
             "states": self.automaton.n_states,
@@ -84,7 +84,7 @@ class CompiledGrammar:
 
     @classmethod
     def load(cls, path: str | PathLike[str], vocabulary: Vocabulary) -> CompiledGrammar:
-        """Read what `save` wrote. Raises `GrammarError` for a damaged file, `VocabularyError` for another vocabulary's."""
+        """Read what `save` wrote. Raises `GrammarError` if damaged, `VocabularyError` for another vocabulary's."""
         arrays, metadata = cache.read(path)
         automaton = Automaton.adopt(arrays["automaton"], check=False)
         if metadata["fingerprint"].partition("-")[0] != vocabulary.fingerprint[:32]:
@@ -127,7 +127,7 @@ def compile(
         found = cache.load_quietly(path, lambda: CompiledGrammar.load(path, vocabulary))
         if found is not None:
             return found
-    automaton = compile_grammar(grammar, limits)
+    automaton = compile_grammar(grammar, limits, absent_bytes(tables))
     if matches_text_only(grammar):
         automaton.add_flags(UTF8)
     token_ids = _token_ids(automaton, vocabulary)

@@ -43,7 +43,7 @@ def mix(h, value):  # type: ignore[no-untyped-def]
 
 @helper
 def lazy_step(automaton, source, words, byte, target):  # type: ignore[no-untyped-def]
-    """The set reached from the set at `source` by `byte`, written to `target`. Returns the edges visited; < 0: empty."""
+    """Write to `target` the set reached from `source` by `byte`. Returns the edges visited; < 0: empty."""
     for word in range(words):
         store_i64(target, word, 0)
     column = load_u8(section(automaton, AT_BYTE_CLASS), byte)

@@ -181,7 +181,7 @@ def add_head(work, base, depth, state, register):  # type: ignore[no-untyped-def
 
 @helper
 def _call(automaton, work, base, depth, caller, register):  # type: ignore[no-untyped-def]
-    """Follow the call edges of state `caller`, the top of `base`: it becomes the return state, the callee goes on top."""
+    """Follow the call edges of `caller`, the top of `base`: the return state replaces it, the callee goes on top."""
     starts = section(automaton, AT_CALL_START)
     for call in range(load_i32(starts, caller), load_i32(starts, caller + 1)):
         head = _begin_head(work, base, depth - 1, depth + 1)

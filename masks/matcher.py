@@ -22,7 +22,7 @@ SLOTS = 64
 
 
 class _Shared:
-    """The batches behind all matchers of one vocabulary and one rollback depth, and the lock that makes them one user."""
+    """The batches behind all matchers of one vocabulary and rollback depth, and their lock."""
 
     def __init__(self, vocabulary: Vocabulary, max_rollback: int) -> None:
         self._vocabulary = weakref.ref(vocabulary)
@@ -104,7 +104,7 @@ class Matcher:
             return bool(self._batch.advance(self._row, self._token)[0])
 
     def accept_bytes(self, data: bytes) -> bool:
-        """Accept text as bytes, whatever tokens spell it. False: refused, and nothing changed. Rolled back as one token."""
+        """Accept text, whatever tokens spell it; rolled back as one. False: refused, and nothing changed."""
         with self._shared.lock:
             return self._batch.accept_bytes(self._slot, data)
 

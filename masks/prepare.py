@@ -40,6 +40,7 @@ from .memory import (
     store_i64,
 )
 from .trie import (
+    V_ABSENT,
     V_NODE_BYTE,
     V_NODE_DEPTH,
     V_NODE_RANK,
@@ -118,7 +119,7 @@ def _class_members(vocabulary, table, by_id, by_rank):  # type: ignore[no-untype
 
 
 def loop_members(tables: VocabularyTables, ranges: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int64], ...]:
-    """(by id, by rank) bitmaps of the tokens made of code points in `ranges` alone; kept with the vocabulary's tables."""
+    """(by id, by rank) bitmaps of the tokens made of code points in `ranges`; kept with the tables."""
     cache: dict[bytes, tuple[npt.NDArray[np.int64], ...]] = tables.__dict__.setdefault("_members", {})
     key = ranges.tobytes()
     if key not in cache:
@@ -216,6 +217,12 @@ def _spell(automaton, vocabulary, n_states, good, work):  # type: ignore[no-unty
                     break
                 node += 1
     return work
+
+
+def absent_bytes(tables: VocabularyTables) -> frozenset[int]:
+    """The bytes that no text token has: no string that holds one can be written."""
+    bits = np.unpackbits(tables.block.arrays[V_ABSENT].view(np.uint8), bitorder="little")
+    return frozenset(np.flatnonzero(bits).tolist())
 
 
 def spelling(

@@ -52,8 +52,8 @@ class Ready:
         if "ready_bounds" not in arrays:
             return None
         contexts, distinct = arrays["ready_counts"].tolist()
-        names = ("ready_bounds", "ready_tokens", "ready_dense_row", "ready_rows")
-        return cls(*(arrays[name] for name in names), contexts, distinct)
+        bounds, tokens = arrays["ready_bounds"], arrays["ready_tokens"]
+        return cls(bounds, tokens, arrays["ready_dense_row"], arrays["ready_rows"], contexts, distinct)
 
     @property
     def nbytes(self) -> int:

@@ -139,7 +139,8 @@ def code_points(data, begin, end):  # type: ignore[no-untyped-def]
 
 
 @kernel(
-    "void(uint8[::1], int32[::1], int32[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int32[::1])"
+    "void(uint8[::1], int32[::1], int32[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], "
+    "int64[:, ::1], int32[::1])"
 )
 def _fill_bitmaps(data, start, place, presence, rest, valid, spaced, length, lengths):  # type: ignore[no-untyped-def]
     """Bitmaps over places (token ids or ranks) of the tokens at data[start[i]:start[i + 1]]."""

@@ -177,7 +177,7 @@ def _weight(low, high, text):  # type: ignore[no-untyped-def]
 
 @helper
 def _stays(automaton, vocabulary, loop, register, only):  # type: ignore[no-untyped-def]
-    """Shrink L_STAY and L_TEXT to what keeps L_STATES closed; states are added as they are met, but not beyond `only`."""
+    """Shrink L_STAY and L_TEXT to what keeps L_STATES closed; at most `only` states, added as they are met."""
     states = loop + 8 * L_STATES
     changed = True
     while changed:

@@ -1,0 +1,70 @@
+"""Masks of states that most tokens keep alive, against `allows` for each token, which walks no trie."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from mask_sets import byte_vocabulary, tokens_of
+
+from stepmask.grammar.limits import Limits
+from stepmask.grammar.regex import regex
+from stepmask.masks.compiled import compile
+
+#: Enough for a character class to be worth its bitmaps (`wide.MIN_CLASS_TOKENS`): words of several scripts, with and
+#: without a space before them, punctuation, and parts of characters.
+_RANDOM = random.Random(7)
+_SCRIPTS = [
+    "abcdefghijklmnopqrstuvwxyz",
+    "ABCdef0123456789_-",
+    "àéîöüß",
+    "абвгде",
+    "日本語一二",
+    "🙂🙃",
+    ' ,.:;"\\\n\t/',
+]
+_TEXTS = {
+    _RANDOM.choice(["", " "]) + "".join(_RANDOM.choice(script) for _ in range(_RANDOM.randint(1, 6)))
+    for script in _SCRIPTS * 4 + _SCRIPTS[:1] * 8
+    for _ in range(150)
+}
+_MIXED = {"".join(_RANDOM.choice("".join(_SCRIPTS)) for _ in range(_RANDOM.randint(2, 5))) for _ in range(800)}
+_WHOLE = sorted(text.encode() for text in _TEXTS | _MIXED)
+_PARTS = {text[_RANDOM.randint(0, 2) : -_RANDOM.randint(1, 2)] for text in _RANDOM.sample(_WHOLE, 800)}
+VOCABULARY = byte_vocabulary(*_WHOLE, *sorted(_PARTS - {b""}))
+END = VOCABULARY.size - 1
+
+PATTERNS = [
+    '"[^"\\\\]*"',
+    '"(?:[^"\\\\\\x00-\\x1f]|\\\\["\\\\nt]){0,40}"',
+    r"\w+",
+    r"(?:\w+ )*\w{1,30}[.]",
+    r"\S{3,}(?:\s\S+)*",
+    "[^,]{0,4}(?:,[^,]{1,3})*",
+    "[a-zA-Z0-9_-]{1,9}/.*",
+    r"[\w ]{2,300}",
+    r"(?:[^a]|ab)*",
+    r"(?:\p{L}{1,5}[ ,]){1,9}",
+    ".{0,7}",
+    r"(?:.|\n){5}x*",
+    "[ a-zé日]*;.*",
+    r".*[ab].{3}",
+    r"(?!.*[0-9]{2})[^ ]*",
+    r"(?:[a-z ]{2,5}|[^a-z]{3})*",
+    r"[\u4e00-\u9fff]+|[а-я ]+",
+]
+
+
+@pytest.mark.parametrize("limits", [Limits(max_eager_contexts=0), Limits(max_dfa_states=1)], ids=["states", "lazy"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_every_token(pattern: str, limits: Limits) -> None:
+    rng = random.Random(pattern)
+    compiled = compile(regex(pattern), VOCABULARY, limits, use_cache=False)
+    for _ in range(2):
+        matcher = compiled.matcher()
+        for _ in range(5):
+            mask = tokens_of(matcher.mask())
+            assert mask == {token for token in range(VOCABULARY.size) if matcher.allows(token)}
+            if not mask - {END}:
+                break
+            assert matcher.accept(rng.choice(sorted(mask - {END})))
