@@ -427,3 +427,9 @@ def token_allowed(batch, slot, token):  # type: ignore[no-untyped-def]
     position = load_i64(load_i64(batch, B_POSITION), slot)
     spare = load_i64(batch, B_SCRATCH) + 8 * WORK_CONFIG_WORDS
     return accept_token(batch, grammar, slot, position, config_at(batch, slot, position), token, spare)
+
+
+@kernel("int64(int64, int64)")
+def import_set(grammar, address):  # type: ignore[no-untyped-def]
+    """Number of the state set at `address` in this grammar's table; -1: no room."""
+    return lazy_intern(grammar, address)

@@ -15,6 +15,7 @@ from ..grammar.automaton import COUNTER, H_LAZY_STATES, Automaton
 from . import advance as _advance
 from . import step as _step
 from .errors import VocabularyError
+from .finish import lazy_distances, shortest_completion
 from .layout import (
     B_CONFIGS,
     B_COUNTERS,
@@ -56,6 +57,8 @@ from .layout import (
     B_VOCABULARY_START,
     B_WORDS,
     COMPLETE,
+    CONFIG_FIRST_HEAD,
+    CONFIG_HEADS,
     CONFIG_WORDS,
     COUNT_ACCEPTED,
     COUNT_CONTEXTS,
@@ -93,6 +96,7 @@ from .layout import (
     G_SINGLE,
     G_STATE_MASK,
     G_TOKEN_IDS,
+    HEAD_STATES,
     IDLE,
     J_FOLLOW,
     J_LOOP,
@@ -431,7 +435,20 @@ class Batch:
         for field in (B_CONFIGS, B_POSITION, B_OLDEST, B_MIN_TOKENS, B_TEXT_START):
             mine[field][new] = theirs[field][slot]
         if resident.lazy_words:
-            raise ValueError("all slots of a batch are taken")
+            # State sets have other numbers here.
+            sets = resident.block.arrays[G_LAZY_SETS]
+            own = self._of_slot[new]
+            assert own is not None
+            history = mine[B_CONFIGS].shape[1]
+            for position in range(int(mine[B_OLDEST][new]), int(mine[B_POSITION][new]) + 1):
+                config = mine[B_CONFIGS][new, position % history]
+                if config[CONFIG_HEADS]:
+                    at = CONFIG_FIRST_HEAD + HEAD_STATES
+                    number = _advance.import_set(own.block.address, sets[config[at]].ctypes.data)
+                    if number < 0:
+                        self.remove(new)
+                        raise MemoryError("no room for the state sets of this grammar")
+                    config[at] = number
         return new
 
     def remove(self, slot: int) -> None:
@@ -542,6 +559,15 @@ class Batch:
             return b""  # bytes that no token can spell are no real alternatives, which this does not see
         out = np.zeros(most, np.uint8)
         return out[: _advance.forced(self._address, slot, out.ctypes.data, most)].tobytes()
+
+    def shortest_completion(self, slot: int, most: int = 1 << 20) -> bytes | None:
+        """A shortest text after which the slot's text may end; None where it has more than `most` bytes."""
+        compiled = self._used(slot).compiled
+        spare = np.zeros((2, CONFIG_WORDS), np.int64)
+        out = np.zeros(most, np.uint8)
+        distances = lazy_distances(compiled.automaton)
+        n = shortest_completion(self._address, slot, distances, spare.ctypes.data, out.ctypes.data, most)
+        return None if n < 0 else out[:n].tobytes()
 
     def is_complete(self, slot: int) -> bool:
         """May the text end here?"""

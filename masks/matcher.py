@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .batch import Batch
+from .finish import fewest_tokens, text_tokens
 
 if TYPE_CHECKING:
     from .compiled import CompiledGrammar
@@ -180,6 +181,20 @@ class Matcher:
         """The bytes with which every continuation begins (jump-forward); empty where the text may end."""
         with self._shared.lock:
             return self._batch.forced_bytes(self._slot)
+
+    def shortest_completion(self) -> bytes | None:
+        """A shortest text after which the sequence may end (empty if it may now); None beyond 1 MB."""
+        with self._shared.lock:
+            return self._batch.shortest_completion(self._slot)
+
+    def tokens_to_finish(self) -> int | None:
+        """Tokens within which the sequence can certainly be brought to an end, the end token not counted.
+
+        They are the fewest that spell the shortest completion; a longer text may need fewer, which is not searched
+        for. None where no tokens spell it.
+        """
+        text = self.shortest_completion()
+        return None if text is None else fewest_tokens(text, text_tokens(self.compiled.vocabulary))
 
     @property
     def is_complete(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 #: Modules whose import declares every kernel.
 KERNEL_MODULES = (".grammar.compile", ".masks.batch", ".masks.compiled", ".masks.sampling")
 #: Kernels whose first compilation takes as long as that of all others: two processes share the work so.
-SECOND_PROCESS = (".masks.walk", ".masks.prepare")
+SECOND_PROCESS = (".masks.walk", ".masks.prepare", ".masks.sampling_numba")
 _LOCK = threading.Lock()
 _DONE: set[int] = set()
 
@@ -68,7 +68,7 @@ def _spawn(package: str) -> subprocess.Popen[bytes]:
 def compile_second() -> None:
     """Compile the kernels of `SECOND_PROCESS` into the cache."""
     package = __package__.rpartition(".")[0]
-    for module in (".masks.batch", ".masks.compiled"):
+    for module in KERNEL_MODULES:
         importlib.import_module(module, package)
     from .._numba import REGISTRY
 
