@@ -80,7 +80,7 @@ def start_slot(batch, slot):  # type: ignore[no-untyped-def]
         store_i64(work, 0, 1)
         return _rest_on_set(batch, grammar, automaton, work, config)
     start_config(automaton, load_i64(automaton, H_ROOT_FRAME), load_i64(batch, B_SCRATCH), config)
-    return True
+    return load_i64(config, CONFIG_HEADS) == 0 or _rest_at_boundary(grammar, config)
 
 
 @helper
@@ -195,6 +195,18 @@ def _accept_in_frame(automaton, config, data, begin, end, work, target):  # type
 
 
 @helper
+def _rest_at_boundary(grammar, config):  # type: ignore[no-untyped-def]
+    """May a token end here? Where no token goes on from here, the configuration loses its head."""
+    boundary = load_i64(grammar, G_BOUNDARY)
+    if boundary == 0:
+        return True
+    kind = load_u8(boundary, load_i64(config, CONFIG_FIRST_HEAD + HEAD_STATES))
+    if kind == 2:
+        store_i64(config, CONFIG_HEADS, 0)
+    return kind != 0
+
+
+@helper
 def accept_data(batch, grammar, config, data, begin, end, target):  # type: ignore[no-untyped-def]
     """Write to `target` the configuration after bytes data[begin:end]; False (`target` garbage) if refused."""
     automaton = load_i64(grammar, G_AUTOMATON)
@@ -227,8 +239,7 @@ def accept_data(batch, grammar, config, data, begin, end, target):  # type: igno
             if not step_config(automaton, source, load_u8(data, i), load_i64(batch, B_SCRATCH), target):
                 return False
             source = target
-    boundary = load_i64(grammar, G_BOUNDARY)
-    return boundary == 0 or load_u8(boundary, load_i64(target, CONFIG_FIRST_HEAD + HEAD_STATES)) != 0
+    return _rest_at_boundary(grammar, target)
 
 
 @helper
@@ -287,14 +298,14 @@ def advance_slot(batch, slot, token):  # type: ignore[no-untyped-def]
 def advance_rows(batch, slots, rows, tokens, accepted):  # type: ignore[no-untyped-def]
     """Accept tokens[i] (int32) in slots[i] (int32; negative: an unconstrained row, always accepted).
 
-    accepted[i] (uint8) is 1, or 0 where the token was refused and the slot left as it was. Returns the
+    accepted[i] (uint8) is 1, or 0 where the token was refused (or the slot is free) and nothing changed. Returns the
     number of refused ones.
     """
     refused = 0
     store = load_i64(batch, B_SLOT_GRAMMAR)
     for row in range(rows):
         slot = load_i32(slots, row)
-        good = slot < 0 or load_i64(store, slot) == 0 or advance_slot(batch, slot, load_i32(tokens, row))
+        good = slot < 0 or (load_i64(store, slot) != 0 and advance_slot(batch, slot, load_i32(tokens, row)))
         store_u8(accepted, row, 1 if good else 0)
         if not good:
             refused += 1

@@ -498,7 +498,7 @@ class Batch:
         """Masks of the rows in `slots` (int32; -1 is an unconstrained row), within the budget."""
         rows = len(slots)
         slots = self._checked(slots)
-        _step.plan_rows(
+        left = _step.plan_rows(
             self._address,
             slots.ctypes.data,
             rows,
@@ -507,6 +507,8 @@ class Batch:
             self._end_allowed.ctypes.data,
             self._status.ctypes.data,
         )
+        if left < 0:
+            raise ValueError("a row names a slot that is not in use (-1 is an unconstrained row)")
         return Plan(slots, self._mask_ids[:rows], self._end_allowed[:rows], self._status[:rows])
 
     def advance(self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:

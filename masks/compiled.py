@@ -125,7 +125,7 @@ def compile(
     if use_cache:
         path = cache.path_of(fingerprint)
         found = cache.load_quietly(path, lambda: CompiledGrammar.load(path, vocabulary))
-        if found is not None:
+        if found is not None and found.fingerprint == fingerprint:
             return found
     automaton = compile_grammar(grammar, limits, absent_bytes(tables))
     if matches_text_only(grammar):

@@ -143,8 +143,9 @@ READY, PENDING = 0, 1
     J_SOURCE,  # address of the configuration
     J_FOLLOW,  # address of 4 words: bytes that may follow once the head's top frame has returned
     J_LOOP,  # address of the words that masks.wide uses
+    J_UNFINISHED,  # 1 where the walk stopped for want of fuel
     JOB_WORDS,
-) = range(13)
+) = range(14)
 IDLE, NEXT_HEAD, TRIE, RANKS = range(4)
 
 # What masks.wide finds out about a head (words at J_LOOP).

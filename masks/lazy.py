@@ -12,6 +12,7 @@ from ..grammar.automaton import H_LAZY_STATES
 from .layout import (
     B_CONFIGS,
     B_HISTORY,
+    B_JOB,
     B_OLDEST,
     B_POSITION,
     B_SLOT_GRAMMAR,
@@ -28,6 +29,8 @@ from .layout import (
     G_LAZY_TABLE_SIZE,
     G_LAZY_WORDS,
     HEAD_STATES,
+    IDLE,
+    J_STAGE,
 )
 from .machine import AT_BYTE_CLASS, AT_LAZY_EDGE_START, AT_LAZY_EDGES, AT_LAZY_FINAL
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, shift_right, store_i32, store_i64
@@ -142,6 +145,8 @@ def lazy_compact(batch, grammar, renamed):  # type: ignore[no-untyped-def]
     `renamed` is int32 scratch for one number a set. Sequences whose older history does not fit can
     no longer be rolled back that far.
     """
+    # A mask that is being computed is known by the number of its set, which is about to be another's.
+    store_i64(load_i64(batch, B_JOB), J_STAGE, IDLE)
     capacity = load_i64(grammar, G_LAZY_CAPACITY)
     words = load_i64(grammar, G_LAZY_WORDS)
     sets = load_i64(grammar, G_LAZY_SETS)

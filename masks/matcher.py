@@ -42,13 +42,13 @@ class _Shared:
 
 
 _LOCK = threading.Lock()
-_SHARED: weakref.WeakKeyDictionary[Vocabulary, dict[int, _Shared]] = weakref.WeakKeyDictionary()
 DEFAULT_ROLLBACK = 256
 
 
 def _shared_of(vocabulary: Vocabulary, max_rollback: int) -> _Shared:
     with _LOCK:
-        by_depth = _SHARED.setdefault(vocabulary, {})
+        # Kept by the vocabulary itself: the batches refer to it, so a table of weak keys would keep it for ever.
+        by_depth: dict[int, _Shared] = vocabulary.shared
         if max_rollback not in by_depth:
             by_depth[max_rollback] = _Shared(vocabulary, max_rollback)
         return by_depth[max_rollback]
@@ -132,21 +132,15 @@ class Matcher:
             parents = list(range(-1, len(tokens) - 1))
         if len(parents) != len(tokens) or any(not -1 <= p < i for i, p in enumerate(parents)):
             raise ValueError("parents: one for each token, -1 or the index of an earlier one")
-        children: list[list[int]] = [[] for _ in range(len(tokens) + 1)]
-        for i, parent in enumerate(parents):
-            children[parent + 1].append(i)
-        masks: list[npt.NDArray[np.uint32] | None] = [None] * (len(tokens) + 1)
-        with self._shared.lock:
-            masks[0] = self.mask()
-            path: list[tuple[int, bool]] = [(i, False) for i in reversed(children[0])]
-            while path:
-                i, leaving = path.pop()
-                if leaving:
-                    self.rollback(1)
-                elif self.accept(tokens[i]):
-                    masks[i + 1] = self.mask()
-                    path.append((i, True))
-                    path.extend((c, False) for c in reversed(children[i + 1]))
+        masks: list[npt.NDArray[np.uint32] | None] = [self.mask()]
+        after: list[Matcher | None] = [self]
+        for token, parent in zip(tokens, parents, strict=True):
+            before = after[parent + 1]
+            here = before.fork() if before is not None and before.allows(token) else None
+            if here is not None:
+                here.accept(token)
+            after.append(here)
+            masks.append(None if here is None else here.mask())
         return masks
 
     def allows(self, token_id: int) -> bool:

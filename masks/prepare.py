@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numba import helper, kernel
-from ..grammar.automaton import FINAL, H_LAZY_STATES, Automaton
+from ..grammar.automaton import FINAL, H_LAZY_STATES, HAS_TOKENS, Automaton
 from ..grammar.errors import GrammarUnsatisfiable, GrammarUnsupported
 from .layout import (
     B_JOB_TOTAL,
@@ -27,7 +27,16 @@ from .layout import (
     WORK_CONFIG_WORDS,
 )
 from .lazy import lazy_step
-from .machine import AT_BYTE_CLASS, AT_EDGES, AT_LAZY_EDGE_START, AT_LAZY_EDGES, AT_STATE_LOOP, delta, restart_of
+from .machine import (
+    AT_BYTE_CLASS,
+    AT_EDGES,
+    AT_LAZY_EDGE_START,
+    AT_LAZY_EDGES,
+    AT_STATE_FLAGS,
+    AT_STATE_LOOP,
+    delta,
+    restart_of,
+)
 from .memory import (
     call_kernel,
     count_bits,
@@ -184,38 +193,52 @@ def exact_loops(automaton, n_states, sizes, exact):  # type: ignore[no-untyped-d
         exact[state] = 1 if total == sizes[klass] else 0
 
 
-@kernel("int64(int64, int64, int64, uint8[::1], int64)")
-def _spell(automaton, vocabulary, n_states, good, work):  # type: ignore[no-untyped-def]
-    """Mark the states from which the end can be reached by whole tokens. Returns the work left, negative: too much."""
+@helper
+def _token_to_good(automaton, vocabulary, state, good, path, work):  # type: ignore[no-untyped-def]
+    """(does a whole token lead from `state` to a good one, work left)."""
     node_byte = load_i64(vocabulary, V_NODE_BYTE)
     node_depth = load_i64(vocabulary, V_NODE_DEPTH)
     node_skip = load_i64(vocabulary, V_NODE_SKIP)
     node_rank = load_i64(vocabulary, V_NODE_RANK)
     nodes = load_i64(vocabulary, V_NODES)
+    path[0] = state
+    node = 0
+    while node < nodes and work >= 0:
+        work -= 1
+        depth = load_i16(node_depth, node)
+        target = delta(automaton, path[depth], load_u8(node_byte, node))
+        if target < 0:
+            node = load_i32(node_skip, node)
+            continue
+        path[depth + 1] = target
+        if good[target] and load_i32(node_rank, node) < load_i32(node_rank, node + 1):
+            return True, work
+        node += 1
+    return False, work
+
+
+@kernel("int64(int64, int64, int64, uint8[::1], int64)")
+def _spell(automaton, vocabulary, n_states, good, work):  # type: ignore[no-untyped-def]
+    """Mark the states from which the end can be reached by whole tokens; those from which no token goes on with 2.
+
+    Returns the work left, negative: too much.
+    """
     path = np.empty(4096, np.int64)
     changed = True
-    while changed:
+    while changed and work >= 0:
         changed = False
         for state in range(n_states - 1, -1, -1):
             if good[state]:
                 continue
-            path[0] = state
-            node = 0
-            while node < nodes:
-                work -= 1
-                if work < 0:
-                    return work
-                depth = load_i16(node_depth, node)
-                target = delta(automaton, path[depth], load_u8(node_byte, node))
-                if target < 0:
-                    node = load_i32(node_skip, node)
-                    continue
-                path[depth + 1] = target
-                if good[target] and load_i32(node_rank, node) < load_i32(node_rank, node + 1):
-                    good[state] = 1
-                    changed = True
-                    break
-                node += 1
+            some, work = _token_to_good(automaton, vocabulary, state, good, path, work)
+            if some:
+                good[state] = 1
+                changed = True
+    for state in range(n_states):
+        if good[state] and load_u8(section(automaton, AT_STATE_FLAGS), state) & HAS_TOKENS == 0:
+            some, work = _token_to_good(automaton, vocabulary, state, good, path, work)
+            if not some:
+                good[state] = 2
     return work
 
 
@@ -228,7 +251,9 @@ def absent_bytes(tables: VocabularyTables) -> frozenset[int]:
 def spelling(
     automaton: Automaton, tables: VocabularyTables, vocabulary: Vocabulary, token_ids: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.uint8] | None:
-    """Where tokens may end: None where any live byte is a token itself, so that every place will do.
+    """uint8[states], where tokens may end: 0 no, 1 yes, 2 yes and no token goes on; None: everywhere.
+
+    Everywhere is where every live byte is a token by itself.
 
     Raises `GrammarUnsatisfiable` where no string of the language can be spelled, `GrammarUnsupported` where
     bytes are missing from the vocabulary and the automaton is not one deterministic frame.
@@ -370,23 +395,23 @@ def lazy_loops(automaton, words, sets, loops):  # type: ignore[no-untyped-def]
     `sets`: address of int64[5][words] scratch.
     """
     one = np.int64(1)
+    starts = section(automaton, AT_LAZY_EDGE_START)
+    edges = section(automaton, AT_LAZY_EDGES)
+    classes = section(automaton, AT_BYTE_CLASS)
     for position in range(loops.shape[0]):
-        for word in range(words):
-            store_i64(sets, word, 0)
-        store_i64(sets, position >> 6, one << np.int64(position & 63))
-        reached = sets + 8 * words
-        for byte in range(128):
-            if (
-                lazy_step(automaton, sets, words, byte, reached) >= 0
-                and (load_i64(reached, position >> 6) >> (position & 63)) & 1 != 0
-            ):
-                loops[position, byte >> 6] |= one << np.int64(byte & 63)
+        for edge in range(load_i32(starts, position), load_i32(starts, position + 1)):
+            if load_i32(edges, 3 * edge + 2) == position:
+                for byte in range(128):
+                    if load_i32(edges, 3 * edge) <= load_u8(classes, byte) <= load_i32(edges, 3 * edge + 1):
+                        loops[position, byte >> 6] |= one << np.int64(byte & 63)
         whole = loops[position, 0] != 0 or loops[position, 1] != 0
+        if whole:
+            for word in range(words):
+                store_i64(sets, word, 0)
+            store_i64(sets, position >> 6, one << np.int64(position & 63))
         whole = whole and _text_returns(automaton, words, sets, position)
         loops[position, 2] = 1 if whole else 0
     # A position without a loop of its own may lead to one that has: the start of `.*` does.
-    starts = section(automaton, AT_LAZY_EDGE_START)
-    edges = section(automaton, AT_LAZY_EDGES)
     for position in range(loops.shape[0]):
         if loops[position, 0] != 0 or loops[position, 1] != 0:
             continue

@@ -30,7 +30,6 @@ from .layout import (
     COUNT_HITS,
     COUNT_MISSES,
     COUNT_PENDING,
-    COUNT_WORK,
     FINISHED,
     G_AUTOMATON,
     G_LAZY_MASK,
@@ -186,7 +185,6 @@ def mask_of(batch, grammar, config, at_start, fuel):  # type: ignore[no-untyped-
         count(batch, COUNT_MISSES, 1)
         begin_job(batch, grammar, vocabulary, config, low, high)
     left = call_kernel(load_i64(batch, B_RUN_JOB), batch, fuel)
-    count(batch, COUNT_WORK, fuel - max(left, 0))
     if left < 0:
         return -1, 0
     packed = intern_mask(batch, load_i64(batch, B_JOB_TOTAL))
@@ -256,7 +254,7 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
     `slots`: address of int32[rows], a negative slot is an unconstrained row. Written: `mask_ids`
     (int32[rows]), `end_allowed` (uint8[rows]), `status` (uint8[rows]: READY or PENDING). Cold masks are
     computed while `fuel` lasts, an unfinished one first; at least one unit of work is always done.
-    Returns the fuel left.
+    Returns the fuel left, or -1 where a slot is not in use.
     """
     make_room(batch, rows)
     store = load_i64(batch, B_SLOT_GRAMMAR)
@@ -264,7 +262,9 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
     for row in range(rows):
         slot = load_i32(slots, row)
         store_u8(status, row, READY)
-        if slot < 0 or load_i64(store, slot) == 0:
+        if slot >= 0 and load_i64(store, slot) == 0:
+            return -1
+        if slot < 0:
             store_i32(mask_ids, row, -1)
             store_u8(end_allowed, row, 1)
             continue
@@ -327,7 +327,14 @@ def row_mask(batch, slot, words):  # type: ignore[no-untyped-def]
         bit = 1 << (token & 63)
         bits = load_i64(words, token >> 6) & ~bit
         config = current_config(batch, slot)
-        if end and (load_i64(config, CONFIG_FLAGS) & COMPLETE or _names(batch, grammar, config, token)):
+        if _names(batch, grammar, config, token) or (
+            end
+            and load_i64(config, CONFIG_FLAGS) & COMPLETE
+            and (
+                load_i64(load_i64(batch, B_POSITION), slot) >= load_i64(load_i64(batch, B_MIN_TOKENS), slot)
+                or mask_id == KIND_EMPTY << KIND_SHIFT
+            )
+        ):
             bits |= bit
         store_i64(words, token >> 6, bits)
     return mask_id

@@ -42,8 +42,8 @@ class Vocabulary:
     """
 
     __slots__ = (
-        "__weakref__", "eos", "fingerprint", "is_text", "names", "size", "special", "special_names", "text_start",
-        "token_bytes", "token_offsets", "width", "words",
+        "__weakref__", "eos", "fingerprint", "is_text", "names", "shared", "size", "special", "special_names",
+        "text_start", "token_bytes", "token_offsets", "width", "words",
     )  # fmt: skip
 
     size: int
@@ -58,6 +58,8 @@ class Vocabulary:
     names: Mapping[str, int]
     special_names: Mapping[str, int]
     fingerprint: str
+    #: What matchers of this vocabulary share (`masks.matcher`), by rollback depth. Not part of its value.
+    shared: dict[int, Any]
 
     def __init__(
         self,
@@ -87,6 +89,7 @@ class Vocabulary:
         if ends:
             is_text[list(ends)] = False
         put = super().__setattr__
+        put("shared", {})
         put("size", size)
         put("width", width)
         put("words", -(-width // 32))

@@ -31,6 +31,7 @@ from .layout import (
     CONFIG_HEADS,
     CONFIG_WORDS,
     COUNT_CONTEXTS,
+    COUNT_WORK,
     G_AUTOMATON,
     G_BOUNDARY,
     G_LAZY_LOOP,
@@ -51,6 +52,7 @@ from .layout import (
     J_PATH_RANK,
     J_SOURCE,
     J_STAGE,
+    J_UNFINISHED,
     J_VOCABULARY,
     L_CLASS,
     L_EXACT,
@@ -212,7 +214,7 @@ def _may_end_token(batch, grammar, depth):  # type: ignore[no-untyped-def]
 
 @helper
 def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ignore[no-untyped-def]
-    """Go on through the trie. Returns the fuel left, -1 where it ran out."""
+    """Go on through the trie. Returns the fuel left; J_UNFINISHED says whether it ran out first."""
     job = load_i64(batch, B_JOB)
     mask = load_i64(batch, B_JOB_MASK)
     node_byte = load_i64(vocabulary, V_NODE_BYTE)
@@ -236,7 +238,8 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: igno
     while node < nodes:
         if fuel <= 0:
             store_i64(job, J_CURSOR, node)
-            return -1
+            store_i64(job, J_UNFINISHED, 1)
+            return fuel
         depth = load_i16(node_depth, node)
         byte = load_u8(node_byte, node)
         state = -1 if lazy else load_i64(states, depth)
@@ -265,12 +268,13 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: igno
             for rank in range(first, last):
                 _set_bit(mask, load_i32(rank_id, rank))
         node += 1
-    return max(fuel, 0)
+    store_i64(job, J_UNFINISHED, 0)
+    return fuel
 
 
 @helper
 def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ignore[no-untyped-def]
-    """Go on through the tokens that are still undecided. Returns the fuel left, -1 where it ran out."""
+    """Go on through the undecided tokens. Returns the fuel left; J_UNFINISHED says whether it ran out first."""
     job = load_i64(batch, B_JOB)
     mask = load_i64(batch, B_JOB_MASK)
     ranks = load_i64(batch, B_JOB_RANKS)
@@ -304,7 +308,8 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
                 store_i64(job, J_CURSOR, word)
                 store_i64(job, J_PATH_RANK, previous)
                 store_i64(job, J_PATH_LENGTH, alive)
-                return -1
+                store_i64(job, J_UNFINISHED, 1)
+                return fuel
             rank = 64 * word + count_trailing_zeros(bits)
             bits &= bits - 1
             begin = load_i32(rank_start, rank)
@@ -370,7 +375,8 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
                 bits &= -1 << (rank & 63)
         word += 1
         store_i64(job, J_CURSOR, word)
-    return max(fuel, 0)
+    store_i64(job, J_UNFINISHED, 0)
+    return fuel
 
 
 @helper
@@ -545,27 +551,34 @@ def run_job(batch, fuel):  # type: ignore[no-untyped-def]
     lazy = load_i64(automaton, H_FLAGS) & LAZY != 0
     source = load_i64(job, J_SOURCE)
     total = load_i64(batch, B_JOB_TOTAL)
+    begin = fuel
+    unfinished = False
     while True:
         stage = load_i64(job, J_STAGE)
         if stage == NEXT_HEAD:
             if load_i64(job, J_HEAD) == load_i64(source, CONFIG_HEADS):
                 break
             if fuel <= 0:
-                return -1
+                unfinished = True
+                break
             fuel -= _begin_head(batch, grammar, automaton, lazy, vocabulary)
             continue
         if stage == TRIE:
             fuel = _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel)
         else:
             fuel = _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel)
-        if fuel < 0:
-            return -1
+        if load_i64(job, J_UNFINISHED):
+            unfinished = True
+            break
         mask = load_i64(batch, B_JOB_MASK)
         for word in range(load_i64(vocabulary, V_WORDS)):
             store_i64(total, word, load_i64(total, word) | load_i64(mask, word))
         store_i64(job, J_HEAD, load_i64(job, J_HEAD) + 1)
         store_i64(job, J_STAGE, NEXT_HEAD)
+    count(batch, COUNT_WORK, begin - fuel)
+    if unfinished:
+        return -1
     if not lazy:
         _add_token_symbols(grammar, automaton, source, total)
     store_i64(job, J_STAGE, IDLE)
-    return fuel
+    return max(fuel, 0)

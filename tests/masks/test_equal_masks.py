@@ -209,7 +209,6 @@ def test_another_vocabulary_is_refused(tmp_path: Path) -> None:
         CompiledGrammar.load(tmp_path / "nothing", VOCABULARY)
 
 
-@pytest.mark.xfail(reason="`compile` does not look at the fingerprint in the file", strict=True)
 def test_file_of_another_grammar(folder: Path) -> None:
     """A whole file under a wrong name, as a copied folder may have, is another grammar's."""
     compile(FINITE[0], VOCABULARY)
