@@ -10,7 +10,7 @@ byte which leaves the set, or are no complete UTF-8 text, are walked one by one.
 from __future__ import annotations
 
 from .._numba import helper
-from ..grammar.automaton import COUNTER, H_FLAGS, HAS_CALLS, UTF8
+from ..grammar.automaton import COUNTER, FINAL, H_FLAGS, HAS_CALLS, UTF8
 from .layout import (
     CONFIG_FLAGS,
     CONFIG_HEADS,
@@ -260,7 +260,11 @@ def _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare):
     store_i64(loop, L_SELF, 1 if n == 1 and not counter else 0)
     limit = NO_LIMIT
     exact = 0
-    if counter and maximum >= 0:
+    # The count matters only where one of the states ends an item, so that another may begin.
+    counts = klass >= 0 and state == start
+    for i in range(n):
+        counts = counts or flags_of(automaton, load_i64(states, i)) & FINAL != 0
+    if counter and maximum >= 0 and counts:
         limit = maximum - 1 - register
         # Items of one code point each: a longer string is dead, and before the first item there is room for one more.
         exact = load_u8(load_i64(grammar, G_SINGLE), frame)
