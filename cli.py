@@ -87,7 +87,7 @@ def _demo(options: argparse.Namespace) -> int:
 def _warm_up(options: argparse.Namespace) -> int:
     from .masks.warm_up import warm_up
 
-    print("compiling kernels: up to half a minute the first time on a machine", file=sys.stderr)
+    print("compiling kernels: up to a minute the first time on a machine", file=sys.stderr)
     seconds = warm_up(progress=sys.stderr.isatty())
     print(f"ready after {seconds:.1f} s")
     return 0

@@ -176,7 +176,7 @@ def run(slots: int = 8, count: int = len(TASKS)) -> int:
     def progress(line: str) -> None:
         console.print(f"stepmask: {line}", markup=False, soft_wrap=True)
 
-    progress("compiling kernels: up to half a minute the first time on a machine")
+    progress("compiling kernels: up to a minute the first time on a machine")
     warm_up(progress=console.is_terminal)
     bundled = load(progress)
     engine = Engine(bundled.model, bundled.vocabulary, slots, MAX_LENGTH)

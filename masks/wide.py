@@ -234,8 +234,8 @@ def add_next_bytes(automaton, config, into):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare):  # type: ignore[no-untyped-def]
-    """Fill the words at `loop` for this head. Returns whether it is wide."""
+def _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare, anyway):  # type: ignore[no-untyped-def]
+    """Fill the words at `loop` for this head. Returns whether it is wide; `anyway`: with an empty set if not."""
     state, register = top_state(head), top_register(head)
     klass = load_i32(section(automaton, AT_STATE_LOOP), state)
     if klass >= 0 and load_i32(load_i64(grammar, G_LOOP_SIZE), klass) < MIN_CLASS_TOKENS:
@@ -249,7 +249,12 @@ def _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare):
         if target >= 0:
             weight = _try_states(automaton, vocabulary, loop, state, target, 1, register)
     if weight < MIN_WIDE_BYTES and klass < 0:
-        return False
+        if not anyway:
+            return False
+        for word in range(3):
+            store_i64(loop, L_STAY + word, 0)
+        store_i64(loop + 8 * L_STATES, 0, state)
+        store_i64(loop + 8 * L_STATES, MAX_LOOP_STATES, 1)
     store_i64(loop, L_CLASS, klass)
     states = loop + 8 * L_STATES
     n = load_i64(states, MAX_LOOP_STATES)
@@ -308,36 +313,42 @@ def _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare):
 
 
 @helper
-def find_loops(grammar, automaton, vocabulary, head, follow, loop, work, spare):  # type: ignore[no-untyped-def]
-    """`_find_loop` for the head, and for the state that it is in after one space, where half of all tokens begin."""
-    if not _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare):
-        return False
-    store_i64(loop, L_SPACED, 0)
+def _find_after_space(grammar, automaton, vocabulary, head, follow, loop, work, spare):  # type: ignore[no-untyped-def]
+    """`_find_loop` for the state after one space, into the second half of `loop`; False where it is none or not wide."""
     state, register = top_state(head), top_register(head)
-    leave = load_i64(loop, L_LEAVE)
-    if (leave >> 0x20) & 1 == 0 or (load_i64(follow, 0) >> 0x20) & 1 != 0 or flags_of(automaton, state) & HAS_CALLS:
-        return True
+    if (load_i64(follow, 0) >> 0x20) & 1 != 0 or flags_of(automaton, state) & HAS_CALLS:
+        return False
     target = delta(automaton, state, 0x20)
     start = restart_of(automaton, state, register)
     if start >= 0:
         other = delta(automaton, start, 0x20)
         if flags_of(automaton, start) & HAS_CALLS or (target >= 0 and other >= 0):
-            return True
+            return False
         if other >= 0:
             target = other
             register = next_register(automaton, state, register)
     if target < 0:
-        return True
+        return False
     depth = load_i64(head, HEAD_DEPTH)
     moved = head_at(spare, MAX_HEADS - 1)
     for word in range(HEAD_WORDS):
         store_i64(moved, word, load_i64(head, word))
     store_i64(moved, HEAD_STATES + depth - 1, target)
     store_i64(moved, HEAD_REGISTERS + depth - 1, register)
-    after = loop + 8 * LOOP_WORDS
-    if _find_loop(grammar, automaton, vocabulary, moved, follow, after, work, spare):
-        store_i64(loop, L_SPACED, 1)
-    return True
+    return _find_loop(grammar, automaton, vocabulary, moved, follow, loop + 8 * LOOP_WORDS, work, spare, False)
+
+
+@helper
+def find_loops(grammar, automaton, vocabulary, head, follow, loop, work, spare):  # type: ignore[no-untyped-def]
+    """`_find_loop` for the head, and for the state that it is in after one space, where half of all tokens begin."""
+    wide = _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare, False)
+    spaced = False
+    if not wide or (load_i64(loop, L_LEAVE) >> 0x20) & 1 != 0:
+        spaced = _find_after_space(grammar, automaton, vocabulary, head, follow, loop, work, spare)
+    if spaced and not wide:
+        _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare, True)
+    store_i64(loop, L_SPACED, 1 if spaced else 0)
+    return wide or spaced
 
 
 @helper
