@@ -314,7 +314,7 @@ def _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare, 
 
 @helper
 def _find_after_space(grammar, automaton, vocabulary, head, follow, loop, work, spare):  # type: ignore[no-untyped-def]
-    """`_find_loop` for the state after one space, into the second half of `loop`; False where it is none or not wide."""
+    """`_find_loop` for the state after one space, into the second half of `loop`; False where not wide."""
     state, register = top_state(head), top_register(head)
     if (load_i64(follow, 0) >> 0x20) & 1 != 0 or flags_of(automaton, state) & HAS_CALLS:
         return False
