@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numba import entry_address
-from ..grammar.automaton import COUNTER, H_LAZY_STATES, Automaton
 from . import advance as _advance
 from . import step as _step
 from .errors import VocabularyError
@@ -72,30 +71,7 @@ from .layout import (
     COUNT_WORK,
     COUNTERS,
     FINISHED,
-    G_AUTOMATON,
-    G_BOUNDARY,
-    G_FIELDS,
-    G_LAZY_CAPACITY,
-    G_LAZY_LOOP,
-    G_LAZY_MASK,
-    G_LAZY_NEXT,
-    G_LAZY_RENAMED,
     G_LAZY_SETS,
-    G_LAZY_TABLE,
-    G_LAZY_TABLE_SIZE,
-    G_LAZY_WORDS,
-    G_LOOP_BITS,
-    G_LOOP_EXACT,
-    G_LOOP_RANK_BITS,
-    G_LOOP_SIZE,
-    G_NUMBER,
-    G_READY_DENSE,
-    G_READY_ROWS,
-    G_READY_START,
-    G_READY_TOKENS,
-    G_SINGLE,
-    G_STATE_MASK,
-    G_TOKEN_IDS,
     HEAD_STATES,
     IDLE,
     J_FOLLOW,
@@ -109,7 +85,7 @@ from .layout import (
     SCRATCH_WORDS,
 )
 from .memory import Block
-from .prepare import exact_loops, lazy_loops, live_bytes, loop_members
+from .resident import Resident
 from .tables import EndSets, MaskTables
 from .trie import tables_of
 from .walk import run_job
@@ -121,8 +97,6 @@ if TYPE_CHECKING:
 
 #: Units of fuel (about one byte edge each) in a microsecond, before calibration.
 FUEL_PER_MICROSECOND = 150
-#: Memory for interned state sets of one lazy grammar in one batch, bytes; past it those in use are kept.
-LAZY_BYTES = 64 << 20
 #: Grammars that a batch keeps ready after their last sequence has gone.
 MAX_IDLE_GRAMMARS = 64
 
@@ -143,95 +117,6 @@ class Plan:
     @property
     def all_ready(self) -> bool:
         return not (self.status != READY).any()
-
-
-def _single_items(automaton: Automaton) -> npt.NDArray[np.uint8]:
-    """For each frame: is it a counter whose items are one code point each?"""
-    frames = len(automaton["frame_start"])
-    single = np.zeros(max(frames, 1), np.uint8)
-    edges, dense, flags = automaton["edges"], automaton["dense"], automaton["state_flags"]
-    classes = automaton["byte_class"]
-
-    def targets(state: int, low: int, high: int) -> list[int]:
-        edge = int(edges[state])
-        if edge == -1:
-            return []
-        if edge <= -2:
-            byte = int(automaton["single_byte"][-2 - edge])
-            return [int(automaton["single_target"][-2 - edge])] if low <= byte <= high else []
-        row = dense[edge * automaton.n_classes : (edge + 1) * automaton.n_classes]
-        found = np.unique(row[np.unique(classes[low : high + 1])])
-        return [int(t) for t in found if t >= 0]
-
-    for frame in range(frames):
-        if automaton["frame_kind"][frame] != COUNTER:
-            continue
-        good = True
-        for low, high, more in ((0, 0x7F, 0), (0xC2, 0xDF, 1), (0xE0, 0xEF, 2), (0xF0, 0xF4, 3)):
-            level = targets(int(automaton["frame_start"][frame]), low, high)
-            for _ in range(more):
-                good = good and not any(flags[s] & 3 for s in level)
-                level = sorted({t for s in level for t in targets(s, 0, 255)})
-            good = good and all(flags[s] & 1 and not flags[s] & 2 and edges[s] == -1 for s in level)
-        good = good and not flags[automaton["frame_start"][frame]] & 2
-        single[frame] = good
-    return single
-
-
-class _Resident:
-    """One compiled grammar's block in one batch: what kernels read, and the masks found so far."""
-
-    def __init__(self, compiled: CompiledGrammar, number: int, words: int) -> None:
-        automaton = compiled.automaton
-        tables = tables_of(compiled.vocabulary)
-        block = Block(G_FIELDS)
-        block.set_number(G_AUTOMATON, automaton.address)
-        block.set_number(G_NUMBER, number)
-        block.set_array(G_TOKEN_IDS, np.append(compiled.token_ids, np.int32(-1)))
-        block.set_array(G_STATE_MASK, np.full(max(automaton.n_states, 1), -1, np.int64))
-        block.set_array(G_SINGLE, _single_items(automaton))
-        bounds = automaton["loop_start"]
-        if len(bounds) > 1:
-            members = [
-                loop_members(tables, automaton["loop_ranges"][2 * a : 2 * b]) for a, b in itertools.pairwise(bounds)
-            ]
-            sizes = np.zeros(len(bounds) - 1, np.int64)
-            for i, (a, b) in enumerate(itertools.pairwise(bounds)):
-                ranges = automaton["loop_ranges"][2 * a : 2 * b].reshape(-1, 2)
-                sizes[i] = np.maximum(ranges[:, 1] - np.maximum(ranges[:, 0], 0x80) + 1, 0).sum()
-            counts = [int(np.bitwise_count(m[0][0].view(np.uint64)).sum()) for m in members]
-            block.set_array(G_LOOP_SIZE, np.array(counts, np.int32))
-            exact = np.zeros(automaton.n_states, np.uint8)
-            exact_loops(automaton.address, automaton.n_states, sizes, exact)
-            block.set_array(G_LOOP_EXACT, exact)
-            block.set_array(G_LOOP_BITS, np.stack([m[0] for m in members]))
-            block.set_array(G_LOOP_RANK_BITS, np.stack([m[1] for m in members]))
-        if compiled.boundary is not None:
-            block.set_array(G_BOUNDARY, compiled.boundary)
-        if compiled.ready is not None:
-            block.set_array(G_READY_START, compiled.ready.bounds)
-            block.set_array(G_READY_TOKENS, compiled.ready.tokens)
-            block.set_array(G_READY_DENSE, compiled.ready.dense_row)
-            block.set_array(G_READY_ROWS, compiled.ready.rows)
-        positions = int(automaton.header[H_LAZY_STATES])
-        self.lazy_words = -(-positions // 64)
-        if positions:
-            capacity = max(1024, min(65536, LAZY_BYTES // (8 * self.lazy_words)))
-            block.set_number(G_LAZY_WORDS, self.lazy_words)
-            block.set_number(G_LAZY_CAPACITY, capacity)
-            block.set_array(G_LAZY_SETS, np.zeros((capacity, self.lazy_words), np.int64))
-            block.set_array(G_LAZY_TABLE, np.full(2 * capacity, -1, np.int32))
-            block.set_number(G_LAZY_TABLE_SIZE, 2 * capacity)
-            block.set_array(G_LAZY_MASK, np.full(capacity, -1, np.int64))
-            block.set_array(G_LAZY_RENAMED, np.zeros(capacity, np.int32))
-            loops = np.zeros((positions, 3), np.int64)
-            scratch = np.zeros((5, self.lazy_words), np.int64)
-            lazy_loops(automaton.address, self.lazy_words, scratch.ctypes.data, loops)
-            block.set_array(G_LAZY_LOOP, loops)
-            block.set_array(G_LAZY_NEXT, np.packbits(live_bytes(automaton), bitorder="little").view(np.int64).copy())
-        self.block = block
-        self.compiled = compiled
-        self.users = 0
 
 
 class Batch:
@@ -326,8 +211,8 @@ class Batch:
         self._block = block
         self._address = block.address
         self._lazy_words = 1
-        self._residents: dict[int, _Resident] = {}
-        self._of_slot: list[_Resident | None] = [None] * slots
+        self._residents: dict[int, Resident] = {}
+        self._of_slot: list[Resident | None] = [None] * slots
         self._eos: list[tuple[int, ...]] = [()] * slots
         self._free = list(range(slots - 1, -1, -1))
         self._numbers = itertools.count(1)
@@ -385,7 +270,7 @@ class Batch:
         self.reset(slot)
         return slot
 
-    def _resident(self, compiled: CompiledGrammar) -> _Resident:
+    def _resident(self, compiled: CompiledGrammar) -> Resident:
         key = id(compiled)
         if key not in self._residents:
             if len(self._residents) >= MAX_IDLE_GRAMMARS:
@@ -395,7 +280,7 @@ class Batch:
                         # An unfinished mask may still be that grammar's.
                         self._block.arrays[B_JOB][J_STAGE] = IDLE
                         break
-            resident = _Resident(compiled, next(self._numbers), self._tables.words)
+            resident = Resident(compiled, next(self._numbers), self._tables.words)
             if resident.lazy_words > self._lazy_words:
                 self._lazy_words = resident.lazy_words
                 self._block.arrays[B_JOB][J_STAGE] = IDLE
@@ -419,9 +304,9 @@ class Batch:
         """int64 words of a mask."""
         return self._tables.words
 
-    def private_resident(self, compiled: CompiledGrammar) -> _Resident:
+    def private_resident(self, compiled: CompiledGrammar) -> Resident:
         """A block of `compiled` that no sequence uses, for computing its masks ahead."""
-        return _Resident(compiled, next(self._numbers), self._tables.words)
+        return Resident(compiled, next(self._numbers), self._tables.words)
 
     def drop_unfinished(self) -> None:
         """Forget the mask that is being computed."""
@@ -486,7 +371,7 @@ class Batch:
             raise ValueError(f"cannot take back {n} tokens: {position - oldest} are kept (max_rollback)")
         arrays[B_POSITION][slot] = position - n
 
-    def _used(self, slot: int) -> _Resident:
+    def _used(self, slot: int) -> Resident:
         resident = self._of_slot[slot] if 0 <= slot < self.slots else None
         if resident is None:
             raise ValueError(f"slot {slot} is not in use")

@@ -12,7 +12,7 @@ from oracles import ReferenceMatcher
 
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.regex import regex
-from stepmask.masks import batch as batch_module
+from stepmask.masks import resident as resident_module
 from stepmask.masks.batch import FUEL_PER_MICROSECOND, MAX_IDLE_GRAMMARS, Batch, Plan
 from stepmask.masks.compiled import CompiledGrammar, compile
 from stepmask.masks.errors import VocabularyError
@@ -322,7 +322,7 @@ def test_random_steps(seed: int, budget_us: float | None) -> None:
 
 def test_few_state_sets_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """More state sets than there is room for: those in use are kept, the others come anew."""
-    monkeypatch.setattr(batch_module, "LAZY_BYTES", 0)
+    monkeypatch.setattr(resident_module, "LAZY_BYTES", 0)
     grammar = build(".*[ab].{12}", LAZY)
     batch = Batch(VOCABULARY, 2, None, max_rollback=8)
     rng = random.Random(1)
@@ -345,7 +345,7 @@ def test_few_state_sets_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unfinished_masks_when_state_sets_are_renumbered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_module, "LAZY_BYTES", 0)
+    monkeypatch.setattr(resident_module, "LAZY_BYTES", 0)
     grammar = build("(?:[a-d]*[ab][a-d]{12}[e-h]|x[0-9]*)", LAZY)
     batch = Batch(VOCABULARY, 2, 0.01, max_rollback=1)
     waiting, busy = batch.add(grammar), batch.add(grammar)
