@@ -258,44 +258,34 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
     """
     make_room(batch, rows)
     store = load_i64(batch, B_SLOT_GRAMMAR)
-    cold = 0
-    for row in range(rows):
-        slot = load_i32(slots, row)
-        store_u8(status, row, READY)
-        if slot >= 0 and load_i64(store, slot) == 0:
-            return -1
-        if slot < 0:
-            store_i32(mask_ids, row, -1)
-            store_u8(end_allowed, row, 1)
-            continue
-        mask_id, end, _ = _plan_row(batch, slot, 0)
-        store_i32(mask_ids, row, mask_id)
-        store_u8(end_allowed, row, end)
-        if mask_id < 0:
-            store_u8(status, row, PENDING)
-            cold += 1
-    # Twice: the first round may only finish the mask that an earlier step began, for any row.
-    fuel = max(fuel, 1)
-    for _ in range(2):
-        for row in range(rows):
-            if cold == 0 or fuel <= 0:
-                break
-            if load_u8(status, row) != PENDING:
-                continue
-            mask_id, end, fuel = _plan_row(batch, load_i32(slots, row), fuel)
-            if mask_id >= 0:
-                store_i32(mask_ids, row, mask_id)
-                store_u8(end_allowed, row, end)
-                store_u8(status, row, READY)
-                cold -= 1
     job = load_i64(batch, B_JOB)
-    if cold > 0 and fuel > 0 and load_i64(job, J_STAGE) != IDLE:
-        # The unfinished mask belongs to a row that is not planned any more: drop it and serve those that are.
-        store_i64(job, J_STAGE, IDLE)
+    cold = rows
+    fuel = max(fuel, 1)
+    # Turn 0 looks up what is there. Turn 1 may only finish the mask that an earlier step began, for any row; turn 2
+    # computes others. If that mask is still unfinished it is of no row planned now: turn 3 drops it and serves these.
+    # One place calls `_plan_row`, because each would be compiled with a copy of it.
+    for turn in range(4):
+        if cold == 0 or (turn == 3 and (fuel <= 0 or load_i64(job, J_STAGE) == IDLE)):
+            break
+        if turn == 3:
+            store_i64(job, J_STAGE, IDLE)
         for row in range(rows):
-            if fuel <= 0 or load_u8(status, row) != PENDING:
+            slot = load_i32(slots, row)
+            if turn == 0:
+                store_u8(status, row, PENDING)
+                if slot >= 0 and load_i64(store, slot) == 0:
+                    return -1
+                if slot < 0:
+                    store_i32(mask_ids, row, -1)
+                    store_u8(end_allowed, row, 1)
+                    store_u8(status, row, READY)
+                    cold -= 1
+                    continue
+            elif fuel <= 0 or load_u8(status, row) != PENDING:
                 continue
-            mask_id, end, fuel = _plan_row(batch, load_i32(slots, row), fuel)
+            mask_id, end, left = _plan_row(batch, slot, 0 if turn == 0 else fuel)
+            if turn > 0:
+                fuel = left
             if mask_id >= 0:
                 store_i32(mask_ids, row, mask_id)
                 store_u8(end_allowed, row, end)
@@ -313,10 +303,11 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
 def row_mask(batch, slot, words):  # type: ignore[no-untyped-def]
     """Write the slot's whole mask, end tokens included, to `words` (int64[B_WORDS]); returns its mask id."""
     make_room(batch, 1)
-    mask_id, end, _ = _plan_row(batch, slot, NO_FUEL_LIMIT)
-    if mask_id < 0:  # another configuration's mask was left unfinished: its work is dropped
-        store_i64(load_i64(batch, B_JOB), J_STAGE, IDLE)
+    mask_id, end = -1, 0
+    while mask_id < 0:
         mask_id, end, _ = _plan_row(batch, slot, NO_FUEL_LIMIT)
+        if mask_id < 0:  # another configuration's mask was left unfinished: its work is dropped
+            store_i64(load_i64(batch, B_JOB), J_STAGE, IDLE)
     for word in range(load_i64(batch, B_WORDS)):
         store_i64(words, word, 0)
     expand_mask(batch, mask_id, words)
