@@ -14,12 +14,66 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba.core import compiler
+from numba.core.codegen import JITCodeLibrary
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: (compiled-function object, signature) of every kernel of the modules imported so far.
 REGISTRY: list[tuple[Any, str]] = []
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+#: Passes over Numba's own representation that do nothing for kernels: these have no closures, no `with`, no literal
+#: lists, no overloads in need of inlining, and no expressions that a rewrite knows. Each costs a full analysis.
+_NEEDLESS_PASSES = frozenset(
+    "WithLifting InlineClosureLikes RewriteSemanticConstants DeadBranchPrune GenericRewrites RewriteDynamicRaises "
+    "MakeFunctionToJitFunction InlineInlinables FindLiterallyCalls LiteralUnroll LiteralPropagationSubPipelinePass "
+    "InlineOverloads NopythonRewrites AnnotateTypes DumpParforDiagnostics".split()
+)
+
+
+class _NoEnvironment:
+    """Stands for the code generator of a library that has no machine code."""
+
+    def set_env(self, name: str, environment: Any) -> None:
+        """Nothing to set: helpers raise nothing and print nothing."""
+
+
+class _HelperLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """The LLVM module of a helper. It is only ever linked into a kernel's: that one is optimised and made machine
+    code, this one neither (Numba would do both for each function by itself, half of all the time)."""
+
+    codegen = _NoEnvironment()
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
+        return 0
+
+
+class _Pipeline(compiler.CompilerBase):  # type: ignore[misc]
+    """Numba's pipeline without the passes that kernels do not need."""
+
+    def define_pipelines(self) -> list[Any]:
+        pipeline = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+        pipeline.passes = [entry for entry in pipeline.passes if entry[0].__name__ not in _NEEDLESS_PASSES]
+        pipeline.finalize()
+        return [pipeline]
+
+
+class _HelperPipeline(_Pipeline):
+    """The same for helpers."""
+
+    def define_pipelines(self) -> list[Any]:
+        name = self.state.func_id.func_qualname
+        self.state.library = _HelperLibrary(self.state.targetctx.codegen(), name)
+        return super().define_pipelines()
+
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_rewrites": True}
 
 
 @functools.lru_cache(maxsize=1)
@@ -36,7 +90,7 @@ def kernel(signature: str) -> Callable[[F], F]:
     """A function called from Python: compiled for exactly `signature` by `warm_up()`."""
 
     def declare(function: F) -> F:
-        dispatcher = numba.njit(cache=True, **_OPTIONS)(function)
+        dispatcher = numba.njit(cache=True, pipeline_class=_Pipeline, **_OPTIONS)(function)
         # Numba's cache knows a function's own file only; a kernel made of helpers from other files would be
         # taken from the cache after those have changed. So the stamp covers them all.
         file = dispatcher._cache._cache_file
@@ -49,7 +103,8 @@ def kernel(signature: str) -> Callable[[F], F]:
 
 def helper(function: F) -> F:
     """A function called from kernels only: compiled with them, without the wrappers that Python and C would need."""
-    return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function)  # type: ignore[no-any-return]
+    without = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _HelperPipeline}
+    return numba.njit(**without, **_OPTIONS)(function)  # type: ignore[no-any-return]
 
 
 def entry_address(dispatcher: Any) -> int:
