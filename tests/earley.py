@@ -1,7 +1,7 @@
 """The oracle for grammars of rules: Earley's algorithm over the expression language, slow and obviously right.
 
 It shares no code with the package. Everything becomes one plain context-free grammar over symbols 0-255 (bytes) and
-256 and more (tokens). What derives nothing is taken out. Then every item of the chart belongs to some whole text, so that
+256 and more (tokens). What derives nothing is taken out. Then every item of the chart belongs to some whole text, and
 a prefix is alive exactly when its chart is not empty.
 
     oracle = Earley(grammar.rules, grammar.start)
