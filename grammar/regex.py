@@ -88,7 +88,7 @@ def regex(
     options = {"unicode": unicode, "search": search, "dotall": dotall, "ignore_case": ignore_case, "verbose": verbose}
     bits = {"unicode": UNICODE, "dotall": DOTALL, "ignore_case": IGNORE_CASE, "verbose": VERBOSE}
     flags = sum(bit for name, bit in bits.items() if options[name])
-    expression = _Parser(pattern, flags, limits or Limits()).parse()
+    expression = PatternParser(pattern, flags, limits or Limits()).parse()
     if search:
         around = Repeat(ANY_CHARACTER, 0, None, source=expression.source)
         expression = Sequence((around, expression, around), source=expression.source)
@@ -98,18 +98,26 @@ def regex(
 class _Group:
     """An open group: where it began, what it will become, the finished options and the items of the one being read."""
 
-    __slots__ = ("body", "flags", "items", "lookahead", "options", "start")
+    __slots__ = ("body", "flags", "items", "look", "options", "start")
 
-    def __init__(self, start: int, body: int, flags: int, lookahead: str) -> None:
+    def __init__(self, start: int, body: int, flags: int, look: str) -> None:
         self.start = start  # of the parenthesis
         self.body = body  # where the option being read begins
         self.flags = flags  # of the pattern around it
-        self.lookahead = lookahead  # "" or "=" or "!"
+        self.look = look  # "", "=", "!", "<=" or "<!"
         self.options: list[Expression] = []
         self.items: list[Expression] = []
 
 
-class _Parser:
+class PatternParser:
+    """The parser of one pattern. What a language does not need, but the order of matching does, is left to heirs:
+    `quantified` learns what is lazy, `lookaround` of the kinds in `lookarounds`.
+    """
+
+    lookarounds: tuple[str, ...] = ("=", "!")
+    #: Whether the flag m is taken: for heirs that refuse anchors.
+    multiline = False
+
     def __init__(self, pattern: str, flags: int, limits: Limits) -> None:
         self.pattern = pattern
         self.flags = flags
@@ -126,6 +134,14 @@ class _Parser:
 
     def source(self, start: int, end: int) -> Source:
         return Source(self.pattern[start:end], f"column {start + 1}")
+
+    def quantified(self, body: Expression, minimum: int, maximum: int | None, lazy: bool, source: Source) -> Expression:
+        """The repetition of `body`."""
+        return Repeat(body, minimum, maximum, source=source)
+
+    def lookaround(self, operand: Expression, kind: str, source: Source) -> Expression:
+        """The assertion of a group that begins with ``(?`` and `kind`."""
+        return Lookahead(operand, kind == "!", source=source)
 
     def parse(self) -> Expression:
         pattern, position, length = self.pattern, 0, len(self.pattern)
@@ -164,10 +180,8 @@ class _Parser:
             expression = self.close_group(position)
             self.group = self.groups.pop()
             self.flags = group.flags
-            if group.lookahead:
-                expression = Lookahead(
-                    expression, group.lookahead == "!", source=self.source(group.start, position + 1)
-                )
+            if group.look:
+                expression = self.lookaround(expression, group.look, self.source(group.start, position + 1))
             self.add(expression, group.start)
         elif character == "|":
             self.close_option(position)
@@ -178,7 +192,7 @@ class _Parser:
             self.add(Characters(ranges, source=self.source(position, end)), position)
             return end
         else:
-            source = Source(character, f"column {position + 1}")
+            source = self.source(position, position + 1)
             if character == ".":
                 ranges = ALL_CODE_POINTS if self.flags & DOTALL else _NO_NEWLINE
                 self.add(Characters(ranges, source=source), position)
@@ -239,7 +253,7 @@ class _Parser:
         run = self.pattern[start : end - 1]
         for option in _PLAIN_OPTION.findall(run + "|") if "\\" in run else run.split("|"):
             text = _ESCAPED.sub(r"\1", option) if "\\" in option else option
-            group.options.append(Bytes(text.encode(), source=Source(option, f"column {start + 1}")))
+            group.options.append(Bytes(text.encode(), source=self.source(start, start + len(option))))
             start += len(option) + 1
         group.body = end
         self.state = _NOTHING_TO_REPEAT
@@ -296,7 +310,7 @@ class _Parser:
             )
         if following == "?":
             end += 1
-        self.repeat(minimum, maximum, end)
+        self.repeat(minimum, maximum, following == "?", end)
         return end
 
     def bound(self, digits: str, position: int) -> int:
@@ -307,7 +321,7 @@ class _Parser:
             raise GrammarTooLarge(message, f"column {position + 1}", limit="max_repeat")
         return int(digits)
 
-    def repeat(self, minimum: int, maximum: int | None, end: int) -> None:
+    def repeat(self, minimum: int, maximum: int | None, lazy: bool, end: int) -> None:
         """Replace the last item by its repetition."""
         start = self.item_start
         if self.literal:
@@ -326,7 +340,7 @@ class _Parser:
         elif (minimum == 1 and maximum == 1) or isinstance(body, _ONCE):
             repeated = body
         else:
-            repeated = Repeat(body, minimum, maximum, source=source)
+            repeated = self.quantified(body, minimum, maximum, lazy, source)
         self.group.items.append(repeated)
         self.state = _REPEATED
 
@@ -360,8 +374,9 @@ class _Parser:
         kind = pattern[position + 2 : position + 3]
         if kind == ":":
             return self.push(position, position + 3, self.flags, "")
-        if kind in ("=", "!"):
-            return self.push(position, position + 3, self.flags, kind)
+        for look in self.lookarounds:
+            if pattern.startswith(look, position + 2):
+                return self.push(position, position + 2 + len(look), self.flags, look)
         if kind == "#":
             close = pattern.find(")", position)
             if close < 0:
@@ -379,21 +394,21 @@ class _Parser:
         return self.inline_flags(position)
 
     def inline_flags(self, position: int) -> int:
-        flags, scoped, end = read_flags(self.pattern, position, self.flags)
+        flags, scoped, end = read_flags(self.pattern, position, self.flags, multiline=self.multiline)
         if scoped:
             return self.push(position, end, flags, "")
         self.flags = flags
         self.state = _NOTHING_TO_REPEAT
         return end
 
-    def push(self, start: int, body: int, flags: int, lookahead: str) -> int:
+    def push(self, start: int, body: int, flags: int, look: str) -> int:
         if self.literal:
             self.flush()
         self.groups.append(self.group)
         if len(self.groups) > self.limits.max_depth:
             message = f"groups are nested deeper than {self.limits.max_depth}"
             raise GrammarTooLarge(message, f"column {start + 1}", limit="max_depth")
-        self.group = _Group(start, body, self.flags, lookahead)
+        self.group = _Group(start, body, self.flags, look)
         self.flags = flags
         self.state = _NOTHING_TO_REPEAT
         return body

@@ -177,8 +177,11 @@ def _read_property(pattern: str, start: int) -> tuple[CharacterSet, int]:
     return CharacterSet(negate(ranges) if pattern[start + 1] == "P" else ranges, True), end
 
 
-def read_flags(pattern: str, start: int, flags: int) -> tuple[int, bool, int]:
-    """Read the ``(?i-s)`` or ``(?i-s:`` at `start`, inside `flags`: the new flags, whether a group begins, the end."""
+def read_flags(pattern: str, start: int, flags: int, multiline: bool = False) -> tuple[int, bool, int]:
+    """Read the ``(?i-s)`` or ``(?i-s:`` at `start`, inside `flags`: the new flags, whether a group begins, the end.
+
+    With `multiline` the flag m is read and has no effect, as is right where there are no anchors.
+    """
     match = _FLAGS.match(pattern, start)
     if match is None:
         raise syntax_error("unknown kind of group; write (?:...), or \\( for a parenthesis", start)
@@ -186,7 +189,7 @@ def read_flags(pattern: str, start: int, flags: int) -> tuple[int, bool, int]:
     if not on and not off:
         raise syntax_error("a group with no flags to set; write (?:...)", start)
     for letter in on + off:
-        if letter == "m":
+        if letter == "m" and not multiline:
             advice = "write (?:^|\\n) and (?:$|\\n)"
             raise unsupported(f"the flag m (anchors at each line) is not supported; {advice}", start)
         if letter == "L":
@@ -196,12 +199,12 @@ def read_flags(pattern: str, start: int, flags: int) -> tuple[int, bool, int]:
             flags = flags & ~UNICODE | UNICODE * (letter == "u")
         elif letter in _FLAG_LETTERS:
             flags |= _FLAG_LETTERS[letter]
-        else:
+        elif letter != "m":
             raise syntax_error(f"unknown flag {letter}; known are a, i, s, u and x", start)
     for letter in off:
-        if letter not in _FLAG_LETTERS:
+        if letter not in _FLAG_LETTERS and letter != "m":
             raise syntax_error(f"the flag {letter} cannot be turned off; i, s and x can", start)
-        flags &= ~_FLAG_LETTERS[letter]
+        flags &= ~_FLAG_LETTERS.get(letter, 0)
     return flags, close == ":", match.end()
 
 
