@@ -18,8 +18,11 @@ if TYPE_CHECKING:
         GrammarUnsupported,
     )
     from .grammar.expression import Grammar
+    from .grammar.json_value import json_object, json_value
     from .grammar.limits import Limits
+    from .grammar.reasoning import reasoning
     from .grammar.regex import regex
+    from .grammar.structural_tag import structural_tag
     from .masks.batch import Batch
     from .masks.compiled import CompiledGrammar, compile
     from .masks.matcher import Matcher
@@ -46,8 +49,12 @@ _HOMES = {
     "apply_masks": ".masks.sampling",
     "choice": ".grammar.choice",
     "compile": ".masks.compiled",
+    "json_object": ".grammar.json_value",
+    "json_value": ".grammar.json_value",
+    "reasoning": ".grammar.reasoning",
     "regex": ".grammar.regex",
     "sample": ".masks.sampling",
+    "structural_tag": ".grammar.structural_tag",
     "warm_up": ".masks.warm_up",
 }
 
@@ -68,8 +75,12 @@ __all__ = [
     "apply_masks",
     "choice",
     "compile",
+    "json_object",
+    "json_value",
+    "reasoning",
     "regex",
     "sample",
+    "structural_tag",
     "warm_up",
 ]
 

@@ -119,7 +119,7 @@ def _with_children(node: Expression, parts: tuple[Expression, ...]) -> Expressio
 
 
 def _inlined(grammar: Grammar, names: list[str]) -> Expression:
-    """The start rule with every reference replaced by its rule. Raises `GrammarUnsupported` for recursion and tokens."""
+    """The start rule with every reference replaced by its rule. Raises `GrammarUnsupported`."""
     done: dict[str, Expression] = {}
     waiting = {name: {used for used in _references(grammar.rules[name]) if used in grammar.rules} for name in names}
     while grammar.start not in done:
@@ -138,7 +138,12 @@ def _inlined(grammar: Grammar, names: list[str]) -> Expression:
 
 def _unsupported(grammar: Grammar, what: str) -> GrammarUnsupported:
     place = next(
-        (place_of(node.source) for rule in grammar.rules.values() for node in _walk(rule) if isinstance(node, CONTEXTUAL)),
+        (
+            place_of(node.source)
+            for rule in grammar.rules.values()
+            for node in _walk(rule)
+            if isinstance(node, CONTEXTUAL)
+        ),
         None,
     )
     return GrammarUnsupported(f"anchors and lookaheads in {what} cannot be confined to a part of the text", place)

@@ -1,8 +1,8 @@
 r"""Any JSON value, whatever is in it.
 
-The syntax is RFC 8259's, to the letter: no control character stands raw in a string, the escapes are ``\" \\ \/ \b \f
-\n \r \t`` and any ``\uXXXX`` (halves of surrogate pairs too), numbers have no leading zeros. Keys may repeat, as RFC 8259
-lets them.
+The syntax is RFC 8259's, to the letter: no control character stands raw in a string, the escapes are ``\" \\ \/ \b
+\f \n \r \t`` and any ``\uXXXX`` (halves of surrogate pairs too), numbers have no leading zeros. Keys may repeat, as
+RFC 8259 lets them.
 """
 
 from __future__ import annotations

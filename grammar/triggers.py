@@ -65,10 +65,14 @@ def dispatch(
     direct: list[Expression] = []
     steps: list[Expression] = []
     for trigger, continuation in continuations.items():
-        hidden = next((other for other in (*triggers, *excluded) if _comes_first(other, trigger, other in excluded)), None)
+        hidden = next(
+            (other for other in (*triggers, *excluded) if _comes_first(other, trigger, other in excluded)), None
+        )
         if hidden is not None:
             what = "excluded text" if hidden in excluded else "trigger"
-            raise GrammarUnsatisfiable(f"the trigger {trigger!r} can never be reached: it holds the {what} {hidden!r}", place)
+            raise GrammarUnsatisfiable(
+                f"the trigger {trigger!r} can never be reached: it holds the {what} {hidden!r}", place
+            )
         if _stands_alone(trigger, triggers, excluded):
             direct.append(Sequence((Bytes(trigger.encode()), continuation)))
         else:

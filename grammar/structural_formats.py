@@ -1,0 +1,412 @@
+"""The formats that structural tags consist of, read from their JSON shapes.
+
+They are those of xgrammar's `structural_tag` module, and mean the same but for this:
+
+* Fields that are not known are refused, and so are triggers that begin no tag.
+* Free text is valid UTF-8, and a trigger counts also within what might become a longer one.
+* A tag may begin with several triggers; the shortest is always the first to be there.
+* ``any_tokens`` and the free text of ``token_dispatch`` and ``token_triggered_tags`` are text: they hold no special
+  token at all. Their ``exclude_tokens`` are therefore names or ids of special tokens.
+* ``exclude_token``, ``max_tokens`` above 0 and ``excludes`` of a JSON Schema are refused.
+* In ``json_schema``, ``any_order`` still asks for every required key, and for each key once; without
+  ``max_whitespace_cnt`` the default of the JSON front end holds, null is no bound.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .compose import embed
+from .errors import GrammarError, GrammarSyntaxError, GrammarTooLarge, GrammarUnsupported
+from .expression import EMPTY, Alternation, Expression, Grammar, Reference, Repeat, Sequence, Source, Token
+from .json_fields import Fields, literal, parse_json
+from .json_value import json_object, json_value
+from .limits import Limits
+from .regex import regex
+from .triggers import dispatch, text_without
+
+#: Kind -> its fields; `type` is one of all.
+KINDS: dict[str, frozenset[str]] = {
+    kind: frozenset(fields.split())
+    for kind, fields in {
+        "any_text": "excludes max_tokens max_chars",
+        "any_tokens": "exclude_tokens max_tokens",
+        "const_string": "value",
+        "dispatch": "rules loop excludes",
+        "exclude_token": "exclude_tokens",
+        "grammar": "grammar syntax",
+        "json_schema": "json_schema style any_order max_whitespace_cnt excludes",
+        "optional": "content",
+        "or": "elements",
+        "plus": "content",
+        "qwen_xml_parameter": "json_schema",
+        "regex": "pattern",
+        "repeat": "min max content",
+        "sequence": "elements",
+        "star": "content",
+        "tag": "begin content end",
+        "tags_with_separator": "tags separator at_least_one stop_after_first",
+        "token": "token",
+        "token_dispatch": "rules loop exclude_tokens",
+        "token_triggered_tags": "trigger_tokens tags exclude_tokens at_least_one stop_after_first",
+        "triggered_tags": "triggers tags at_least_one stop_after_first excludes",
+    }.items()
+}
+
+
+class FormatReader:
+    """Reads formats into expressions; `rules` are the rules that these refer to.
+
+    `options` names under ``special_tokens`` the tokens that are excluded as being special.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.rules: dict[str, Expression] = {}
+        self.options: dict[str, Any] = {}
+        self._limits = limits
+        self._depth = 0
+        self._known: dict[Any, tuple[Reference, Any]] = {}  # the second part keeps what an id stands for alive
+
+    def read(self, value: Any, place: str, ends: tuple[str, ...] = ()) -> Expression:
+        """The format `value` at the JSON pointer `place`, within a tag that ends with one of `ends`."""
+        if isinstance(value, Grammar):
+            return self._embedded(("grammar", id(value)), place, lambda: value, value)
+        if not isinstance(value, Mapping):
+            raise GrammarSyntaxError("a format is a JSON object", place or "/")
+        if "type" not in value:
+            raise GrammarSyntaxError("a format needs a type", place or "/")
+        kind = value["type"]
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise GrammarUnsupported(f"there is no format {kind!r}", f"{place}/type")
+        fields = Fields(value, kind, place)
+        fields.only(("type", *KINDS[kind]))
+        self._depth += 1
+        if self._depth > self._limits.max_depth:
+            message = f"formats are nested deeper than {self._limits.max_depth}"
+            raise GrammarTooLarge(message, place, limit="max_depth")
+        expression: Expression = getattr(self, f"_{kind}")(fields, ends)
+        self._depth -= 1
+        return expression
+
+    def structures(self, value: Mapping[str, Any]) -> Expression:
+        """The older shape of a whole structural tag: triggered tags whose contents are schemas."""
+        fields = Fields(value, "structural tag", "")
+        fields.only(("type", "structures", "triggers"))
+        return self._triggered_tags(fields, (), "structures")
+
+    # Text
+
+    def _const_string(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        return literal(fields.string("value"), fields.place_of("value"))
+
+    def _any_text(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        self._refuse_budget(fields)
+        if fields.get("max_tokens", None) == 0:
+            return EMPTY
+        most = fields.number("max_chars", None)
+        excluded = [*fields.strings("excludes"), *(end for end in ends if end)]
+        return text_without(excluded, most)
+
+    def _refuse_budget(self, fields: Fields) -> None:
+        if fields.number("max_tokens", None):
+            message = "max_tokens is not supported: a grammar knows no tokens of text; use max_chars"
+            raise GrammarUnsupported(message, fields.place_of("max_tokens"))
+
+    def _regex(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        pattern = fields.string("pattern")
+        place = fields.place_of("pattern")
+        return self._embedded(("regex", pattern), place, lambda: regex(pattern, limits=self._limits))
+
+    def _grammar(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        text = fields.string("grammar")
+        place = fields.place_of("grammar")
+        syntax = fields.get("syntax", "ebnf")
+        if syntax not in ("ebnf", "lark"):
+            raise GrammarUnsupported(f"there is no grammar syntax {syntax!r}", fields.place_of("syntax"))
+        return self._embedded((syntax, text), place, lambda: _front_end(syntax, place)(text))
+
+    def _json_schema(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        style = fields.get("style", "json")
+        if style != "json":
+            raise GrammarUnsupported(f"the style {style!r} of json_schema is not supported", fields.place_of("style"))
+        if fields.strings("excludes"):
+            raise GrammarUnsupported("excludes of json_schema is not supported", fields.place_of("excludes"))
+        options: dict[str, Any] = {}
+        if fields.flag("any_order", False):
+            options["property_order"] = "any"
+        if "max_whitespace_cnt" in fields.value:
+            options["max_whitespace"] = fields.number("max_whitespace_cnt", None)
+        return self._schema(fields.get("json_schema"), fields.place_of("json_schema"), options)
+
+    def _schema(self, schema: Any, place: str, options: dict[str, Any]) -> Expression:
+        """JSON that follows `schema`; the front end for schemas is not needed where there is nothing to follow."""
+        if isinstance(schema, (bool, Mapping)):
+            plain = dict(schema) if isinstance(schema, Mapping) else {} if schema else None
+            if plain in ({}, {"type": "object"}):
+                spaces = {name: bound for name, bound in options.items() if name == "max_whitespace"}
+                make = json_object if plain else json_value
+                return self._embedded(("json", make, *spaces.items()), place, lambda: make(**spaces))
+        elif not isinstance(schema, type):  # a pydantic model is left to the front end
+            raise GrammarSyntaxError("a JSON Schema is an object or a boolean", place)
+        json_schema = _front_end("json_schema", place)
+        return self._embedded(
+            ("schema", json.dumps(schema, default=id), *options.items()),
+            place,
+            lambda: json_schema(schema, **options),
+            schema,
+        )
+
+    def _qwen_xml_parameter(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        raise GrammarUnsupported("the format 'qwen_xml_parameter' is not supported", fields.place_of("type"))
+
+    def _embedded(self, key: Any, place: str, make: Callable[[], Grammar], kept: Any = None) -> Reference:
+        """A reference to the start rule of a grammar, which is made once for each `key`."""
+        if key not in self._known:
+            try:
+                rules, start = embed(make(), place or "/")
+            except GrammarError as error:
+                raise _placed(error, place) from None
+            self.rules |= rules
+            self._known[key] = Reference(start, source=Source(start, place)), kept
+        return self._known[key][0]
+
+    # Combinations
+
+    def _sequence(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        return Sequence(self._elements(fields, ends))
+
+    def _or(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        return Alternation(self._elements(fields, ends))
+
+    def _elements(self, fields: Fields, ends: tuple[str, ...]) -> tuple[Expression, ...]:
+        return tuple(self.read(value, place, ends) for value, place in fields.items("elements"))
+
+    def _optional(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        return self._repeated(fields, ends, 0, 1)
+
+    def _plus(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        return self._repeated(fields, ends, 1, None)
+
+    def _star(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        return self._repeated(fields, ends, 0, None)
+
+    def _repeat(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        least, most = fields.number("min"), fields.number("max", least=-1)
+        assert least is not None and most is not None
+        if -1 < most < least:
+            raise GrammarSyntaxError("the bounds of repeat are in the wrong order", fields.place)
+        return self._repeated(fields, ends, least, None if most == -1 else most)
+
+    def _repeated(self, fields: Fields, ends: tuple[str, ...], least: int, most: int | None) -> Expression:
+        source = Source(fields.kind, fields.place)
+        return Repeat(self.read(fields.get("content"), fields.place_of("content"), ends), least, most, source=source)
+
+    # Tags
+
+    def _tag(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        begin = fields.get("begin")
+        opening: Expression
+        if isinstance(begin, Mapping):
+            opening = token_of(begin, fields.place_of("begin"))
+        else:
+            opening = literal(fields.string("begin"), fields.place_of("begin"))
+        return Sequence((opening, *self._rest(fields)))
+
+    def _rest(self, fields: Fields) -> tuple[Expression, Expression]:
+        """Content and end of a tag."""
+        end, place = fields.get("end"), fields.place_of("end")
+        closing: Expression
+        strings: tuple[str, ...] = ()
+        if isinstance(end, Mapping):
+            closing = token_of(end, place)
+        elif isinstance(end, str):
+            strings = (end,)
+            closing = literal(end, place)
+        else:
+            strings = tuple(fields.strings("end", empty=True))
+            if not strings:
+                raise GrammarSyntaxError("a tag needs an end", place)
+            closing = Alternation(tuple(literal(text, place) for text in strings))
+        if "schema" in fields.value:
+            return self._schema_text(fields), closing
+        return self.read(fields.get("content"), fields.place_of("content"), strings), closing
+
+    def _schema_text(self, fields: Fields) -> Expression:
+        """The schema of a tag in the older shape, which may be JSON text."""
+        schema, place = fields.get("schema"), fields.place_of("schema")
+        return self._schema(parse_json(schema, place) if isinstance(schema, str) else schema, place, {})
+
+    def _tags(self, fields: Fields, key: str = "tags") -> list[Fields]:
+        found = []
+        for value, place in fields.items(key):
+            if not isinstance(value, Mapping):
+                raise GrammarSyntaxError("a tag is a JSON object", place)
+            if value.get("type", "tag") != "tag":
+                raise GrammarUnsupported(f"a tag is needed here, not {value['type']!r}", f"{place}/type")
+            tag = Fields(value, "tag", place)
+            tag.only(("type", "begin", "schema" if "schema" in value else "content", "end"))
+            found.append(tag)
+        return found
+
+    def _tags_with_separator(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        tag = Alternation(tuple(self._tag(tag, ends) for tag in self._tags(fields)))
+        separator = literal(fields.string("separator"), fields.place_of("separator"))
+        tags: Expression = tag
+        if not fields.flag("stop_after_first", False):
+            tags = Sequence((tag, Repeat(Sequence((separator, tag)), 0, None)))
+        return tags if fields.flag("at_least_one", False) else Repeat(tags, 0, 1)
+
+    def _triggered_tags(self, fields: Fields, ends: tuple[str, ...], key: str = "tags") -> Expression:
+        triggers = fields.strings("triggers")
+        tags = self._tags(fields, key)
+        begins = [tag.string("begin") for tag in tags]
+        rests = [self._rest(tag) for tag in tags]
+        for tag, begin in zip(tags, begins, strict=True):
+            if not any(begin.startswith(trigger) for trigger in triggers):
+                raise GrammarSyntaxError(f"the tag {begin!r} begins with none of the triggers", tag.place)
+        continuations: dict[str, Expression] = {}
+        for number, trigger in enumerate(triggers):
+            place = f"{fields.place}/triggers/{number}"
+            options = tuple(
+                Sequence((literal(begin[len(trigger) :], tag.place), *rest))
+                for tag, begin, rest in zip(tags, begins, rests, strict=True)
+                if begin.startswith(trigger)
+            )
+            if not options:
+                raise GrammarSyntaxError(f"no tag begins with the trigger {trigger!r}", place)
+            if not any(trigger.startswith(other) for other in triggers if other != trigger):
+                continuations[trigger] = Alternation(options)
+        if not triggers:
+            raise GrammarSyntaxError("triggered tags need a trigger", fields.place_of("triggers"))
+        excluded = [*fields.strings("excludes"), *(end for end in ends if end)]
+        tag_first = Alternation(
+            tuple(
+                Sequence((literal(begin, tag.place_of("begin")), *rest))
+                for tag, begin, rest in zip(tags, begins, rests, strict=True)
+            )
+        )
+
+        def dispatched(repeated: bool) -> Expression:
+            return dispatch(continuations, excluded, repeated=repeated, place=fields.place_of("triggers"))
+
+        return _triggered(fields, tag_first, dispatched)
+
+    def _dispatch(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        continuations: dict[str, Expression] = {}
+        for trigger, content, place in self._dispatch_rules(fields, ends):
+            if not isinstance(trigger, str) or not trigger:
+                raise GrammarSyntaxError("a pattern to dispatch on is a string that is not empty", f"{place}/0")
+            literal(trigger, f"{place}/0")
+            known = continuations.get(trigger)
+            continuations[trigger] = content if known is None else Alternation((known, content))
+        excluded = fields.strings("excludes")
+        place = fields.place_of("rules")
+        return dispatch(continuations, excluded, repeated=fields.flag("loop", True), place=place)
+
+    def _dispatch_rules(self, fields: Fields, ends: tuple[str, ...]) -> list[tuple[Any, Expression, str]]:
+        found = []
+        for pair, place in fields.items("rules"):
+            if isinstance(pair, str) or not isinstance(pair, (list, tuple)) or len(pair) != 2:
+                raise GrammarSyntaxError("a rule to dispatch by is a pattern and a format", place)
+            found.append((pair[0], self.read(pair[1], f"{place}/1", ends), place))
+        return found
+
+    # Tokens
+
+    def _token(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        return _token(fields.get("token"), fields.place_of("token"))
+
+    def _exclude_token(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        message = "the format 'exclude_token' is not supported: a grammar knows no tokens of text"
+        raise GrammarUnsupported(message, fields.place_of("type"))
+
+    def _any_tokens(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        self._refuse_budget(fields)
+        self._exclude(fields)
+        return EMPTY if fields.get("max_tokens", None) == 0 else text_without(())
+
+    def _exclude(self, fields: Fields) -> None:
+        """Take note of tokens that free text, which holds no special token, excludes only if they are special."""
+        names = [_token(value, place).name for value, place in fields.items("exclude_tokens", [])]
+        if names:
+            self.options["special_tokens"] = [*dict.fromkeys([*self.options.get("special_tokens", ()), *names])]
+
+    def _token_dispatch(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        self._exclude(fields)
+        rules = self._dispatch_rules(fields, ends)
+        steps = [Sequence((_token(name, f"{place}/0"), content)) for name, content, place in rules]
+        return _token_dispatched(Alternation(tuple(steps)), repeated=fields.flag("loop", True))
+
+    def _token_triggered_tags(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        self._exclude(fields)
+        triggers = [_token(value, place) for value, place in fields.items("trigger_tokens")]
+        tags = self._tags(fields)
+        begins = []
+        for tag in tags:
+            begin = tag.get("begin")
+            if not isinstance(begin, Mapping):
+                raise GrammarSyntaxError("a tag among token_triggered_tags begins with a token", tag.place_of("begin"))
+            begins.append(token_of(begin, tag.place_of("begin")))
+            if begins[-1] not in triggers:
+                message = f"the tag {begins[-1].name!r} begins with none of the triggers"
+                raise GrammarSyntaxError(message, tag.place_of("begin"))
+        for number, trigger in enumerate(triggers):
+            if trigger not in begins:
+                place = f"{fields.place}/trigger_tokens/{number}"
+                raise GrammarSyntaxError(f"no tag begins with the trigger {trigger.name!r}", place)
+        tag_first = Alternation(
+            tuple(Sequence((begin, *self._rest(tag))) for tag, begin in zip(tags, begins, strict=True))
+        )
+        return _triggered(fields, tag_first, lambda repeated: _token_dispatched(tag_first, repeated=repeated))
+
+
+def _triggered(fields: Fields, tag_first: Expression, dispatched: Callable[[bool], Expression]) -> Expression:
+    """Free text with tags, and how many of them there may be."""
+    stop = fields.flag("stop_after_first", False)
+    if not fields.flag("at_least_one", False):
+        return dispatched(not stop)
+    return tag_first if stop else Sequence((tag_first, dispatched(True)))
+
+
+def _token_dispatched(step: Expression, *, repeated: bool) -> Expression:
+    free = text_without(())
+    step = Sequence((free, step))
+    return Sequence((Repeat(step, 0, None), free)) if repeated else Alternation((free, step))
+
+
+def token_of(value: Mapping[str, Any], place: str) -> Token:
+    """A special token in the shape of the format `token`, whose type need not be there."""
+    if value.get("type", "token") != "token":
+        raise GrammarSyntaxError("a string or a token is needed here", place)
+    fields = Fields(value, "token", place)
+    fields.only(("type", "token"))
+    return _token(fields.get("token"), f"{place}/token")
+
+
+def _token(name: Any, place: str) -> Token:
+    if isinstance(name, bool) or not isinstance(name, (str, int)) or name == "" or (isinstance(name, int) and name < 0):
+        raise GrammarSyntaxError("a token is named by its text or its id", place)
+    return Token(name, source=Source(str(name), place))
+
+
+def _placed(error: GrammarError, place: str) -> GrammarError:
+    """`error` of a grammar that stands at `place`."""
+    inner = error.place
+    error.place = place if inner is None or inner.startswith(place) else f"{place or '/'}, {inner}"
+    error.args = (f"{error.message} ({error.place})",)
+    return error
+
+
+def _front_end(name: str, place: str) -> Callable[..., Grammar]:
+    """The front end `name`, from the module of that name."""
+    module = f"{__package__}.{name}"
+    try:
+        found: Callable[..., Grammar] = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise GrammarUnsupported(f"{name} is not supported yet", place) from None
+    return found
