@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from .grammar.expression import Grammar
     from .grammar.json_value import json_object, json_value
+    from .grammar.lark import lark
     from .grammar.limits import Limits
     from .grammar.reasoning import reasoning
     from .grammar.regex import regex
@@ -51,6 +52,7 @@ _HOMES = {
     "compile": ".masks.compiled",
     "json_object": ".grammar.json_value",
     "json_value": ".grammar.json_value",
+    "lark": ".grammar.lark",
     "reasoning": ".grammar.reasoning",
     "regex": ".grammar.regex",
     "sample": ".masks.sampling",
@@ -77,6 +79,7 @@ __all__ = [
     "compile",
     "json_object",
     "json_value",
+    "lark",
     "reasoning",
     "regex",
     "sample",

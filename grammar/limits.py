@@ -30,3 +30,9 @@ class Limits:
     max_depth: int = 250
     #: Token-level states that are built ahead for a finite grammar; above it they are built on demand.
     max_eager_contexts: int = 10_000
+    #: States of the automaton of one Lark terminal whose pattern depends on the order of matching (lazy repeats, a
+    #: longer option after a shorter one, lookarounds), and parts of the expression made from it. About 50 us each.
+    max_terminal_states: int = 2_000
+    #: Positions up to which rules of a recursive grammar are inlined and solved into their callers (about 1 us each);
+    #: larger ones stay frames that are called. 0: every recursive rule is a frame.
+    max_inlined_positions: int = 2_000
