@@ -74,10 +74,10 @@ class Fields:
             raise self.wrong(key, "a list that is not empty")
         return items
 
-    def strings(self, key: str, *, empty: bool = False) -> list[str]:
-        """The strings of a list that need not be there, none of them empty unless `empty`."""
+    def strings(self, key: str, *, required: bool = False, empty: bool = False) -> list[str]:
+        """The strings of a list, which must be there only if `required`; none of them is empty unless `empty`."""
         found = []
-        for value, place in self.items(key, []):
+        for value, place in self.items(key) if required else self.items(key, []):
             if not isinstance(value, str) or not (value or empty):
                 raise GrammarSyntaxError(f"{key} of {self.kind} must be strings that are not empty", place)
             literal(value, place)

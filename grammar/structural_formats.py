@@ -197,7 +197,7 @@ class FormatReader:
         least, most = fields.number("min"), fields.number("max", least=-1)
         assert least is not None and most is not None
         if -1 < most < least:
-            raise GrammarSyntaxError("the bounds of repeat are in the wrong order", fields.place)
+            raise GrammarSyntaxError("the bounds of repeat are in the wrong order", fields.place or "/")
         return self._repeated(fields, ends, least, None if most == -1 else most)
 
     def _repeated(self, fields: Fields, ends: tuple[str, ...], least: int, most: int | None) -> Expression:
@@ -226,9 +226,7 @@ class FormatReader:
             strings = (end,)
             closing = literal(end, place)
         else:
-            strings = tuple(fields.strings("end", empty=True))
-            if not strings:
-                raise GrammarSyntaxError("a tag needs an end", place)
+            strings = tuple(fields.strings("end", required=True, empty=True))
             closing = Alternation(tuple(literal(text, place) for text in strings))
         if "schema" in fields.value:
             return self._schema_text(fields), closing
@@ -260,7 +258,7 @@ class FormatReader:
         return tags if fields.flag("at_least_one", False) else Repeat(tags, 0, 1)
 
     def _triggered_tags(self, fields: Fields, ends: tuple[str, ...], key: str = "tags") -> Expression:
-        triggers = fields.strings("triggers")
+        triggers = fields.strings("triggers", required=True)
         tags = self._tags(fields, key)
         begins = [tag.string("begin") for tag in tags]
         rests = [self._rest(tag) for tag in tags]
@@ -279,8 +277,6 @@ class FormatReader:
                 raise GrammarSyntaxError(f"no tag begins with the trigger {trigger!r}", place)
             if not any(trigger.startswith(other) for other in triggers if other != trigger):
                 continuations[trigger] = Alternation(options)
-        if not triggers:
-            raise GrammarSyntaxError("triggered tags need a trigger", fields.place_of("triggers"))
         excluded = [*fields.strings("excludes"), *(end for end in ends if end)]
         tag_first = Alternation(
             tuple(
