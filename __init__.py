@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .grammar.choice import choice
+    from .grammar.ebnf import ebnf
     from .grammar.errors import (
         GrammarError,
         GrammarSyntaxError,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         GrammarUnsupported,
     )
     from .grammar.expression import Grammar
+    from .grammar.gbnf import gbnf
     from .grammar.json_value import json_object, json_value
     from .grammar.lark import lark
     from .grammar.limits import Limits
@@ -50,6 +52,8 @@ _HOMES = {
     "apply_masks": ".masks.sampling",
     "choice": ".grammar.choice",
     "compile": ".masks.compiled",
+    "ebnf": ".grammar.ebnf",
+    "gbnf": ".grammar.gbnf",
     "json_object": ".grammar.json_value",
     "json_value": ".grammar.json_value",
     "lark": ".grammar.lark",
@@ -77,6 +81,8 @@ __all__ = [
     "apply_masks",
     "choice",
     "compile",
+    "ebnf",
+    "gbnf",
     "json_object",
     "json_value",
     "lark",
