@@ -204,12 +204,15 @@ def _stays(automaton, vocabulary, loop, register, only):  # type: ignore[no-unty
 
 
 @helper
-def _try_states(automaton, vocabulary, loop, first, second, only, register):  # type: ignore[no-untyped-def]
-    """Set L_STAY, L_TEXT and L_STATES to the fixpoint that begins with these one or two states."""
+def _try_states(automaton, vocabulary, loop, first, second, only, register, follow):  # type: ignore[no-untyped-def]
+    """Set L_STAY, L_TEXT and L_STATES to the fixpoint that begins with these one or two states.
+
+    Bytes that may follow the frame are left out: a token that leaves by one goes on who knows where.
+    """
     states = loop + 8 * L_STATES
-    store_i64(loop, L_STAY, -1)
-    store_i64(loop, L_STAY + 1, -1)
-    store_i64(loop, L_TEXT, 1)
+    store_i64(loop, L_STAY, ~load_i64(follow, 0))
+    store_i64(loop, L_STAY + 1, ~load_i64(follow, 1))
+    store_i64(loop, L_TEXT, 1 if load_i64(follow, 2) | load_i64(follow, 3) == 0 else 0)
     store_i64(states, 0, first)
     n = 1
     if second >= 0 and second != first:
@@ -240,14 +243,14 @@ def _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare, 
     klass = load_i32(section(automaton, AT_STATE_LOOP), state)
     if klass >= 0 and load_i32(load_i64(grammar, G_LOOP_SIZE), klass) < MIN_CLASS_TOKENS:
         klass = -1
-    weight = _try_states(automaton, vocabulary, loop, state, -1, MAX_LOOP_STATES, register)
+    weight = _try_states(automaton, vocabulary, loop, state, -1, MAX_LOOP_STATES, register, follow)
     # Where some bytes lead to states that narrow the set, a state that only loops on itself may be wide.
     for byte in (0x65, 0x30, 0x20, 0x2C):
         if weight >= MIN_WIDE_BYTES:
             break
         target = local_step(automaton, state, byte, register)
         if target >= 0:
-            weight = _try_states(automaton, vocabulary, loop, state, target, 1, register)
+            weight = _try_states(automaton, vocabulary, loop, state, target, 1, register, follow)
     if weight < MIN_WIDE_BYTES and klass < 0:
         if not anyway:
             return False

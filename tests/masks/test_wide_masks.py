@@ -52,6 +52,9 @@ PATTERNS = [
     r"(?!.*[0-9]{2})[^ ]*",
     r"(?:[a-z ]{2,5}|[^a-z]{3})*",
     r"[\u4e00-\u9fff]+|[а-я ]+",
+    # What follows the repeat is one of its own characters, and leads on to others.
+    r"[b-f]{1,500}b[A-F]/",
+    r"\w{1,300}é,;\w",
 ]
 
 
