@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from .bnf_dialect import Dialect, GrammarText, describe
 from .bnf_tree import TreeReader
+from .errors import GrammarSyntaxError
 from .expression import Grammar
 from .limits import Limits
 
@@ -68,7 +69,7 @@ def _parser(dialect: Dialect) -> lark.Lark:
         def process(self, stream: Iterator[lark.Token]) -> Iterator[lark.Token]:
             return dialect.line_ends(stream)
 
-    options: dict[str, Any] = {"lexer": "basic", "postlex": PostLexer(), "propagate_positions": True}
+    options: dict[str, Any] = {"lexer": "basic", "postlex": PostLexer()}
     return lark.Lark(dialect.grammar, parser="lalr", **options)
 
 
@@ -78,24 +79,24 @@ def _tree(where: GrammarText, dialect: Dialect) -> Tree:
     try:
         return _parser(dialect).parse(where.text)
     except lark.UnexpectedCharacters as error:
-        _refuse_character(where, dialect, cast(int, error.pos_in_stream))
+        raise _character_error(where, dialect, cast(int, error.pos_in_stream)) from None
     except lark.UnexpectedToken as error:
-        _refuse_token(where, dialect, error)
+        raise _token_error(where, dialect, error) from None
 
 
-def _refuse_character(where: GrammarText, dialect: Dialect, offset: int) -> NoReturn:
+def _character_error(where: GrammarText, dialect: Dialect, offset: int) -> GrammarSyntaxError:
     character = where.text[offset]
     if character == '"':
-        raise where.wrong('the string is not closed; add ", or write \\" for a quote within it', offset)
+        return where.wrong('the string is not closed; add ", or write \\" for a quote within it', offset)
     if character == "[":
-        raise where.wrong("the character class is not closed; add ], or write \\[ for a bracket within one", offset)
+        return where.wrong("the character class is not closed; add ], or write \\[ for a bracket within one", offset)
     if character == "'":
-        raise where.wrong('strings are written in double quotes: "..."', offset)
+        return where.wrong('strings are written in double quotes: "..."', offset)
     advice = dialect.explain_character(character)
-    raise where.wrong(f"unexpected character {character!r}" + (f"; {advice}" if advice else ""), offset)
+    return where.wrong(f"unexpected character {character!r}" + (f"; {advice}" if advice else ""), offset)
 
 
-def _refuse_token(where: GrammarText, dialect: Dialect, error: lark.UnexpectedToken) -> NoReturn:
+def _token_error(where: GrammarText, dialect: Dialect, error: lark.UnexpectedToken) -> GrammarSyntaxError:
     import lark
 
     token, expected = error.token, set(error.expected)
@@ -104,15 +105,15 @@ def _refuse_token(where: GrammarText, dialect: Dialect, error: lark.UnexpectedTo
     previous = read[-1].type if read and isinstance(read[-1], lark.Token) else ""
     opened = [value for value in read if isinstance(value, lark.Token) and value.type == "LPAR"]
     if opened and token.type in ("$END", "ASSIGN", "RULE"):
-        raise where.wrong("the group is not closed; add )", cast(int, opened[-1].start_pos))
+        return where.wrong("the group is not closed; add )", cast(int, opened[-1].start_pos))
     explained = dialect.explain(token, previous, expected)
     if explained is not None:
-        raise where.wrong(explained, offset)
+        return where.wrong(explained, offset)
     if previous == "LBRACE":
-        raise where.wrong("a number must follow {" + ("; write {0,n} for at most n" if token == "," else ""), offset)
+        return where.wrong("a number must follow {" + ("; write {0,n} for at most n" if token == "," else ""), offset)
     if token.type == "RPAR" and not opened:
-        raise where.wrong('this parenthesis closes no group; write ")" for a parenthesis', offset)
+        return where.wrong('this parenthesis closes no group; write ")" for a parenthesis', offset)
     if token.type in ("SIGN", "LBRACE"):
-        raise where.wrong(f"nothing to repeat before {token}", offset)
+        return where.wrong(f"nothing to repeat before {token}", offset)
     wanted = " or ".join(word for name, word in _WORDS.items() if name in expected)
-    raise where.wrong(f"unexpected {describe(token)}" + (f"; expected {wanted}" if len(wanted) < 60 else ""), offset)
+    return where.wrong(f"unexpected {describe(token)}" + (f"; expected {wanted}" if len(wanted) < 60 else ""), offset)

@@ -44,6 +44,11 @@ class GrammarText:
     def unsupported(self, message: str, offset: int) -> GrammarUnsupported:
         return GrammarUnsupported(message, self.place(offset))
 
+    def token_id(self, digits: str, offset: int) -> int:
+        if len(digits.lstrip("0")) > 18:
+            raise self.wrong(f"{digits[:17]}... is no token id", offset)
+        return int(digits)
+
 
 class Dialect:
     """What a front end brings. Its lark grammar names its rules and terminals as `bnf_tree` reads them."""

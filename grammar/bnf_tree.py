@@ -149,7 +149,7 @@ class TreeReader:
         return _Built(repeated, body.start, end, depth, is_repeat=True)
 
     def other(self, part: Tree) -> _Built:
-        start, end = part.meta.start_pos, part.meta.end_pos
+        start, end = _start(part.children[0]), _end(part.children[-1])
         return _Built(self.dialect.construct(self.where, part, self.where.source(start, end)), start, end)
 
     def source(self, parts: list[_Built]) -> Source:

@@ -106,12 +106,12 @@ class _Ebnf(Dialect):
 
     def construct(self, where: GrammarText, part: lark.Tree[lark.Token], source: Source) -> Expression:
         name, _, *arguments, _ = cast("list[lark.Token]", part.children)
-        start = part.meta.start_pos
+        start = cast(int, name.start_pos)
         if name != "Token":
             raise where.unsupported(f"the macro {name} is not supported; write out what it stands for", start)
         if not arguments or any(argument.type != "INTEGER" for argument in arguments[::2]):
             raise where.wrong("Token(...) takes one or more token ids", start)
-        tokens = tuple(Token(int(argument), source=source) for argument in arguments[::2])
+        tokens = tuple(Token(where.token_id(argument, start), source=source) for argument in arguments[::2])
         return tokens[0] if len(tokens) == 1 else Alternation(tokens, source=source)
 
     def explain_character(self, character: str) -> str | None:

@@ -102,10 +102,11 @@ class _Gbnf(Dialect):
     def atom(self, where: GrammarText, token: lark.Token, source: Source) -> Expression:
         if token.type == "DOT":
             return Characters(ALL_CODE_POINTS, source=source)
+        start = cast(int, token.start_pos)
         if token.type == "OTHER_TOKEN":
             message = f"{token} (any token but one) is not supported; write which text may stand there"
-            raise where.unsupported(message, cast(int, token.start_pos))
-        return Token(int(token[2:-2]) if token[1] == "[" else str(token), source=source)
+            raise where.unsupported(message, start)
+        return Token(where.token_id(token[2:-2], start) if token[1] == "[" else str(token), source=source)
 
     def explain_character(self, character: str) -> str | None:
         return {"<": "a token is written <[id]> or <text>", "!": "only a token can be negated: !<[id]>"}.get(character)
