@@ -23,6 +23,9 @@ from .expression import (
 )
 from .ranges import subtract
 
+#: The longest run of white space between two tokens, and of digits in a number, where none is given.
+DEFAULT_MAX_WHITESPACE, DEFAULT_MAX_DIGITS = 64, 40
+
 Whitespace = Literal["flexible", "single", "compact"]
 
 _BLANKS = Characters(((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20)))
@@ -40,8 +43,8 @@ _ESCAPED = Alternation(
 def json_value(
     *,
     whitespace: Whitespace = "flexible",
-    max_whitespace: int | None = 64,
-    max_digits: int | None = 40,
+    max_whitespace: int | None = DEFAULT_MAX_WHITESPACE,
+    max_digits: int | None = DEFAULT_MAX_DIGITS,
 ) -> Grammar:
     """Any JSON value, with no white space before or after it.
 
@@ -56,8 +59,8 @@ def json_value(
 def json_object(
     *,
     whitespace: Whitespace = "flexible",
-    max_whitespace: int | None = 64,
-    max_digits: int | None = 40,
+    max_whitespace: int | None = DEFAULT_MAX_WHITESPACE,
+    max_digits: int | None = DEFAULT_MAX_DIGITS,
 ) -> Grammar:
     """Any JSON object; otherwise as `json_value`."""
     return _grammar("object", whitespace, max_whitespace, max_digits)

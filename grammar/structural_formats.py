@@ -8,6 +8,7 @@ They are those of xgrammar's `structural_tag` module, and mean the same but for 
 * ``any_tokens`` and the free text of ``token_dispatch`` and ``token_triggered_tags`` are text: they hold no special
   token at all. Their ``exclude_tokens`` are therefore names or ids of special tokens.
 * ``exclude_token``, ``max_tokens`` above 0 and ``excludes`` of a JSON Schema are refused.
+* Of the styles of ``json_schema``, ``qwen_xml``, ``minimax_xml`` and ``glm_xml`` are read (`xml_parameters`).
 * In ``json_schema``, ``any_order`` still asks for every required key, and for each key once; without
   ``max_whitespace_cnt`` the default of the JSON front end holds, null is no bound.
 """
@@ -20,13 +21,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .compose import embed
+from .ebnf import ebnf
 from .errors import GrammarError, GrammarSyntaxError, GrammarTooLarge, GrammarUnsupported
 from .expression import EMPTY, Alternation, Expression, Grammar, Reference, Repeat, Sequence, Source, Token
 from .json_fields import Fields, literal, parse_json
-from .json_value import json_object, json_value
+from .json_value import DEFAULT_MAX_WHITESPACE, json_object, json_value
 from .limits import Limits
 from .regex import regex
 from .triggers import dispatch, text_without
+from .xml_parameters import STYLES, xml_parameters
 
 #: Kind -> its fields; `type` is one of all.
 KINDS: dict[str, frozenset[str]] = {
@@ -126,11 +129,15 @@ class FormatReader:
         syntax = fields.get("syntax", "ebnf")
         if syntax not in ("ebnf", "lark"):
             raise GrammarUnsupported(f"there is no grammar syntax {syntax!r}", fields.place_of("syntax"))
-        return self._embedded((syntax, text), place, lambda: _front_end(syntax, place)(text))
+        if syntax == "ebnf":
+            return self._embedded((syntax, text), place, lambda: ebnf(text, limits=self._limits))
+        from .lark import lark
+
+        return self._embedded((syntax, text), place, lambda: lark(text, limits=self._limits))
 
     def _json_schema(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
         style = fields.get("style", "json")
-        if style != "json":
+        if style != "json" and style not in STYLES:
             raise GrammarUnsupported(f"the style {style!r} of json_schema is not supported", fields.place_of("style"))
         if fields.strings("excludes"):
             raise GrammarUnsupported("excludes of json_schema is not supported", fields.place_of("excludes"))
@@ -139,7 +146,22 @@ class FormatReader:
             options["property_order"] = "any"
         if "max_whitespace_cnt" in fields.value:
             options["max_whitespace"] = fields.number("max_whitespace_cnt", None)
-        return self._schema(fields.get("json_schema"), fields.place_of("json_schema"), options)
+        if style == "json":
+            return self._schema(fields.get("json_schema"), fields.place_of("json_schema"), options)
+        if options.pop("property_order", None):
+            message = f"any_order with the style {style!r} is not supported"
+            raise GrammarUnsupported(message, fields.place_of("any_order"))
+        return self._xml_parameters(fields, style, options)
+
+    def _qwen_xml_parameter(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
+        return self._xml_parameters(fields, "qwen_xml", {})
+
+    def _xml_parameters(self, fields: Fields, style: str, options: dict[str, Any]) -> Expression:
+        def read_schema(schema: Any, place: str) -> Expression:
+            return self._schema(schema, place, options)
+
+        most = options.get("max_whitespace", DEFAULT_MAX_WHITESPACE)
+        return xml_parameters(fields.get("json_schema"), fields.place_of("json_schema"), style, read_schema, most)
 
     def _schema(self, schema: Any, place: str, options: dict[str, Any]) -> Expression:
         """JSON that follows `schema`; the front end for schemas is not needed where there is nothing to follow."""
@@ -151,16 +173,13 @@ class FormatReader:
                 return self._embedded(("json", make, *spaces.items()), place, lambda: make(**spaces))
         elif not isinstance(schema, type):  # a pydantic model is left to the front end
             raise GrammarSyntaxError("a JSON Schema is an object or a boolean", place)
-        json_schema = _front_end("json_schema", place)
+        json_schema = _json_schema_front_end(place)
         return self._embedded(
             ("schema", json.dumps(schema, default=id), *options.items()),
             place,
             lambda: json_schema(schema, **options),
             schema,
         )
-
-    def _qwen_xml_parameter(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
-        raise GrammarUnsupported("the format 'qwen_xml_parameter' is not supported", fields.place_of("type"))
 
     def _embedded(self, key: Any, place: str, make: Callable[[], Grammar], kept: Any = None) -> Reference:
         """A reference to the start rule of a grammar, which is made once for each `key`."""
@@ -396,13 +415,12 @@ def _placed(error: GrammarError, place: str) -> GrammarError:
     return error
 
 
-def _front_end(name: str, place: str) -> Callable[..., Grammar]:
-    """The front end `name`, from the module of that name."""
-    module = f"{__package__}.{name}"
+def _json_schema_front_end(place: str) -> Callable[..., Grammar]:
+    module = f"{__package__}.json_schema"
     try:
-        found: Callable[..., Grammar] = getattr(importlib.import_module(module), name)
+        found: Callable[..., Grammar] = importlib.import_module(module).json_schema
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
-        raise GrammarUnsupported(f"{name} is not supported yet", place) from None
+        raise GrammarUnsupported("json_schema is not supported yet", place) from None
     return found

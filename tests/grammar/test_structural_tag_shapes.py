@@ -137,6 +137,30 @@ def test_a_schema_goes_to_its_front_end(monkeypatch: pytest.MonkeyPatch) -> None
     assert str(caught.value) == "no such type (/tags/0/schema, /type)"
 
 
+def test_grammars() -> None:
+    both = [{"type": "grammar", "grammar": 'root ::= "(" root ")" | "x"'}]
+    both.append({"type": "grammar", "grammar": 'start: "(" start ")" | "y"', "syntax": "lark"})
+    verdict = by_oracle(structural_tag({"type": "sequence", "elements": both}))
+    assert (
+        verdict("((x))y")[0]
+        and verdict("x(y)")[0]
+        and not verdict("(y)(y)")[0]
+        and verdict("((x)")[1]
+        and not verdict("((x)y")[1]
+    )
+    for syntax, text in (("ebnf", "root ::= ("), ("lark", "start: (")):
+        with pytest.raises(GrammarSyntaxError) as caught:
+            structural_tag({"type": "optional", "content": {"type": "grammar", "grammar": text, "syntax": syntax}})
+        assert caught.value.place is not None
+        assert re.fullmatch(r"/content/grammar, line \d+:\d+", caught.value.place)
+
+
+def test_anchors_within_a_content_see_the_content_only() -> None:
+    elements = [regex_format("^a$|^b(?!c)"), regex_format("c?$"), {"type": "star", "content": regex_format("^[xy]$")}]
+    verdict = by_matcher(structural_tag({"type": "sequence", "elements": elements}))
+    assert verdict("ac")[0] and verdict("bc")[0] and verdict("acxyx")[0]
+
+
 # --- tokens ---
 
 
@@ -243,7 +267,7 @@ WRONG: list[tuple[Any, type[GrammarError], str]] = [
     ({"type": "any_tokens", "max_tokens": 2}, GrammarUnsupported, "/max_tokens"),
     ({"type": "any_tokens", "exclude_tokens": [1.5]}, GrammarSyntaxError, "/exclude_tokens/0"),
     ({"type": "json_schema", "json_schema": 1}, GrammarSyntaxError, "/json_schema"),
-    ({"type": "json_schema", "json_schema": {}, "style": "glm_xml"}, GrammarUnsupported, "/style"),
+    ({"type": "json_schema", "json_schema": {}, "style": "kimi_k3_xml"}, GrammarUnsupported, "/style"),
     ({"type": "json_schema", "json_schema": {}, "excludes": ["a"]}, GrammarUnsupported, "/excludes"),
     ({"type": "grammar", "grammar": "root ::= x", "syntax": "yacc"}, GrammarUnsupported, "/syntax"),
     (
