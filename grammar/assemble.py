@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numba import kernel
-from .automaton import CALLS, COUNTER, FINAL, FINITE, HAS_CALLS, HAS_TOKENS, PLAIN, TOKENS, Automaton
+from .automaton import CALLS, COUNTER, FINAL, FINITE, HAS_CALLS, HAS_TOKENS, PLAIN, RECURSIVE, TOKENS, Automaton
 from .build import Symbols
 from .determinize import Dfa
 from .expression import Ranges
@@ -29,11 +29,17 @@ class Frame:
     maximum: int = 0
 
 
-def assemble(root: Frame, called: dict[int, Frame], symbols: Symbols, loops: list[Ranges]) -> Automaton:
-    """The automaton of `root` and the frames it calls, `called` being by symbol; frames are numbered breadth first."""
+def assemble(
+    root: Frame, called: dict[int, Frame], symbols: Symbols, loops: list[Ranges], *, recursive: bool = False
+) -> Automaton:
+    """The automaton of `root` and the frames it calls, `called` being by symbol; frames are numbered breadth first.
+
+    `recursive`: stacks have no bound that is known, and `root` itself may be among the called.
+    """
     call_symbols = sorted(called)
     token_symbols = {symbol: name for name, symbol in symbols.tokens.items()}
-    frames, frame_of = [root], dict[int, int]()
+    frames = [root]
+    frame_of = {symbol: 0 for symbol, frame in called.items() if frame is root}
     for frame in frames:  # grows while it is read
         for symbol in call_symbols:
             if symbol not in frame_of and (frame.dfa.columns(symbol, 1) >= 0).any():
@@ -44,7 +50,6 @@ def assemble(root: Frame, called: dict[int, Frame], symbols: Symbols, loops: lis
     used_tokens = [
         symbol for symbol in sorted(token_symbols) if any((f.dfa.columns(symbol, 1) >= 0).any() for f in frames)
     ]
-    lengths = _frame_lengths(frames, frame_of)
 
     arrays: dict[str, Any] = _byte_sections(frames, offsets)
     n_classes = arrays.pop("n_classes")
@@ -62,15 +67,18 @@ def assemble(root: Frame, called: dict[int, Frame], symbols: Symbols, loops: lis
     arrays["frame_kind"] = np.array([frame.kind for frame in frames], np.uint8)
     arrays["frame_minimum"] = np.array([frame.minimum for frame in frames], np.int64)
     arrays["frame_maximum"] = np.array([frame.maximum for frame in frames], np.int64)
-    arrays["frame_length"] = np.array([lengths[i][0] for i in range(len(frames))], np.int64)
-    distance = np.concatenate([lengths[i][1] for i in range(len(frames))])
-    arrays["state_distance"] = np.minimum(distance, _FAR).astype(np.int32)
+    lengths, distances, acyclic = _frame_lengths(frames, frame_of)
+    arrays["frame_length"] = np.array(lengths, np.int64)
+    arrays["state_distance"] = np.concatenate(distances).astype(np.int32)
+    _next_bytes(arrays, n_classes, frames, offsets)
     arrays["state_loop"], found = find_loops(arrays, n_classes, loops)
     arrays.update(loop_sections(found))
 
     header_flags = (CALLS if frame_of else 0) | (TOKENS if used_tokens else 0)
-    if len(frames) == 1 and lengths[0][2]:
+    if len(frames) == 1 and not frame_of and acyclic[0]:
         header_flags |= FINITE
+    if recursive:
+        header_flags |= RECURSIVE
     metadata = {"tokens": [token_symbols[symbol] for symbol in used_tokens]}
     return Automaton.build(arrays, n_classes=n_classes, root_frame=0, flags=header_flags, metadata=metadata)
 
@@ -163,27 +171,68 @@ def _symbol_edges(
     return table[:, 0], table[:, 1].astype(np.int32), table[:, 2].astype(np.int32)
 
 
-def _frame_lengths(frames: list[Frame], frame_of: dict[int, int]) -> dict[int, tuple[int, npt.NDArray[np.int64], bool]]:
-    """By frame: (fewest bytes of a string, fewest bytes from each state to a final one, whether it has no cycle)."""
-    done: dict[int, tuple[int, npt.NDArray[np.int64], bool]] = {}
+def _frame_lengths(
+    frames: list[Frame], frame_of: dict[int, int]
+) -> tuple[list[int], list[npt.NDArray[np.int64]], list[bool]]:
+    """By frame: fewest bytes of a string, fewest bytes from each state to a final one, whether it has no cycle.
 
-    def measure(number: int) -> tuple[int, npt.NDArray[np.int64], bool]:
-        if number not in done:
+    Frames may call each other: a least fixpoint from below the callees' lengths that are known already.
+    """
+    length = [_FAR] * len(frames)
+    distances: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)] * len(frames)
+    acyclic = [False] * len(frames)
+    changed = True
+    while changed:
+        changed = False
+        for number in range(len(frames) - 1, -1, -1):
             frame = frames[number]
             dfa = frame.dfa
             weight = np.ones(dfa.delta.shape[1], np.int64)
             for symbol in range(256, len(dfa.class_of)):
-                klass = dfa.class_of[symbol]
-                if (dfa.delta[:, klass] >= 0).any():
-                    weight[klass] = measure(frame_of[symbol])[0] if symbol in frame_of else 0
-            distance, acyclic = _measure(np.ascontiguousarray(dfa.delta).reshape(-1), dfa.final, weight)
+                weight[dfa.class_of[symbol]] = length[frame_of[symbol]] if symbol in frame_of else 0
+            distance, acyclic[number] = _measure(np.ascontiguousarray(dfa.delta).reshape(-1), dfa.final, weight)
+            distances[number] = np.minimum(distance, _FAR)
             items = frame.minimum if frame.kind == COUNTER else 1
-            done[number] = int(distance[0]) * items, distance, bool(acyclic)
-        return done[number]
+            # A counter's frame must have one item at least: it never matches the empty string.
+            total = min(int(distances[number][0]) * max(items, 1), _FAR)
+            if total < length[number]:
+                length[number] = total
+                changed = True
+    return length, distances, acyclic
 
-    for number in range(len(frames)):
-        measure(number)
-    return done
+
+def _next_bytes(arrays: dict[str, Any], n_classes: int, frames: list[Frame], offsets: npt.NDArray[np.int64]) -> None:
+    """Adds ``frame_first`` and ``frame_follow``: bytes that a string of a frame begins with, and that may follow it."""
+    n = len(frames)
+    own = np.zeros((len(arrays["edges"]), 256), np.bool_)
+    for frame, offset in zip(frames, offsets, strict=False):
+        own[offset : offset + frame.dfa.n_states] = frame.dfa.columns(0, 256) >= 0
+    starts = offsets[:-1]
+    caller = np.repeat(np.arange(len(own)), np.diff(arrays["call_start"]))
+    callee, target = arrays["call_frame"], arrays["call_target"]
+    caller_frame = arrays["state_frame"][caller]
+    final = arrays["state_flags"][target] & FINAL != 0
+    counter = np.array([frame.kind == COUNTER for frame in frames])
+    first = own[starts]
+    while True:
+        before = first.copy()
+        begins = np.isin(caller, starts)
+        np.logical_or.at(first, caller_frame[begins], first[callee[begins]])
+        if (first == before).all():
+            break
+    after = own.copy()  # bytes that may come next in a state, in its frame or in one that it calls
+    np.logical_or.at(after, caller, first[callee])
+    follow = np.zeros((n, 256), np.bool_)
+    np.logical_or.at(follow, callee, after[target])
+    again = final & counter[caller_frame]
+    np.logical_or.at(follow, callee[again], first[caller_frame[again]])
+    while True:
+        before = follow.copy()
+        np.logical_or.at(follow, callee[final], follow[caller_frame[final]])
+        if (follow == before).all():
+            break
+    for name, table in (("frame_first", first), ("frame_follow", follow)):
+        arrays[name] = np.packbits(table, axis=1, bitorder="little").view(np.int64).reshape(-1)
 
 
 @kernel("(int32[::1], uint8[::1], int64[::1])")

@@ -37,7 +37,7 @@ import numpy.typing as npt
 from .errors import GrammarError
 
 MAGIC = 0x4B534D50455453  # "STEPMSK"
-VERSION = 1
+VERSION = 2
 HEADER_WORDS = 64
 
 # Header words (int64).
@@ -48,6 +48,7 @@ H_SECTIONS = 16  # from here: byte offset of each section from the buffer's star
 # Flags of the automaton (header) and of a state.
 LAZY, FINITE, CALLS, TOKENS = 1, 2, 4, 8
 UTF8 = 16  # every string of the language is certainly valid UTF-8
+RECURSIVE = 32  # stacks have no bound: frames may call themselves
 FINAL, HAS_CALLS, HAS_TOKENS = 1, 2, 4
 
 # Kinds of frame.
@@ -75,6 +76,8 @@ SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
     ("frame_minimum", np.int64),  # [n_frames] items, counter frames only
     ("frame_maximum", np.int64),  # [n_frames] -1: no bound
     ("frame_length", np.int64),  # [n_frames] fewest bytes of a string of the frame
+    ("frame_first", np.int64),  # [n_frames * 4] bytes that its strings begin with, a bit each
+    ("frame_follow", np.int64),  # [n_frames * 4] bytes that may come next when it has returned
     ("loop_start", np.int32),  # [n_loops + 1] where the code point ranges of a loop class begin, in pairs
     ("loop_ranges", np.int32),  # [2 * ranges] first, last, first, last, ...
     ("lazy_edge_start", np.int32),  # [lazy_states + 1]

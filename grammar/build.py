@@ -17,6 +17,7 @@ from .expression import (
     Expression,
     Intersection,
     Lookahead,
+    Reference,
     Repeat,
     Sequence,
     StartAnchor,
@@ -50,13 +51,14 @@ class Symbols:
         """The symbol of a token."""
         return self.tokens.setdefault(name, 256 + len(self))
 
-    def call(self, repeat: Expression) -> int:
-        """The symbol of the call of a repeat's frame; equal repeats share one."""
-        return self.calls.setdefault(repeat, 256 + len(self))
+    def call(self, node: Expression) -> int:
+        """The symbol of the call of the frame of a repeat or a rule; equal ones share one."""
+        return self.calls.setdefault(node, 256 + len(self))
 
 
 #: Decides on a repeat: None to unroll it, else (symbol of its call or None if it has no string but "", nullable).
-CallOf = Callable[[Repeat], "tuple[int | None, bool] | None"]
+#: For a reference it is never None.
+CallOf = Callable[[Expression], "tuple[int | None, bool] | None"]
 
 
 def build_positions(
@@ -105,8 +107,18 @@ class _Builder:
         elif isinstance(node, Alternation):
             for option in node.options:
                 self.add(option, start, end)
-        elif isinstance(node, Repeat):
-            self._repeat(node, start, end)
+        elif isinstance(node, Repeat | Reference):
+            called = self._call_of(node) if self._call_of is not None else None
+            if called is not None:
+                symbol, nullable = called
+                if symbol is not None:
+                    net.edge(start, symbol, symbol, end)
+                if nullable:
+                    net.skip(start, end)
+            elif isinstance(node, Repeat):
+                self._repeat(node, start, end)
+            else:
+                raise GrammarUnsupported("a reference may not stand here", place_of(node.source))
         elif isinstance(node, StartAnchor):
             net.skip(start, end, START_SKIP)
         elif isinstance(node, EndAnchor):
@@ -135,14 +147,6 @@ class _Builder:
 
     def _repeat(self, node: Repeat, start: int, end: int) -> None:
         net = self.net
-        called = self._call_of(node) if self._call_of is not None else None
-        if called is not None:
-            symbol, nullable = called
-            if symbol is not None:
-                net.edge(start, symbol, symbol, end)
-            if nullable:
-                net.skip(start, end)
-            return
         at = net.state()
         net.skip(start, at)
         if node.maximum is None:

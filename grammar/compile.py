@@ -22,7 +22,9 @@ from .limits import Limits
 from .literals import compile_literals, literal_options
 from .loops import loop_classes, without_absent
 from .position import PositionAutomaton
+from .recursive import compile_rules
 from .repeats import Sizes, unproved
+from .rules import recursive_rules, reduced_rules, references
 from .simplify import Simplifier, children, depth, place_of
 
 #: The limits where none are given.
@@ -49,7 +51,14 @@ def compile_grammar(
         raise GrammarTooLarge("the expression is nested too deeply", limit="max_depth")
     try:
         with _recursion_room(_CALLS_PER_NODE * levels):
-            node = Simplifier(grammar.rules, limits).rule(grammar.start)
+            recursive = recursive_rules(grammar.rules, grammar.start)
+            if recursive:
+                rules = reduced_rules(grammar.rules, grammar.start, recursive, limits)
+                if len(rules) > 1 or references(rules[grammar.start]):
+                    return compile_rules(rules, grammar.start, limits, absent_bytes)
+                node = rules[grammar.start]
+            else:
+                node = Simplifier(grammar.rules, limits).rule(grammar.start)
             options = literal_options(node)
             if options is not None:
                 return _compile_options(options, limits, absent_bytes)
@@ -154,8 +163,8 @@ class _Attempt:
         dfa = determinize(positions, self.symbols.alphabet, most, limits.max_dfa_work)
         return None if dfa is None else Frame(dfa, kind, minimum, maximum)
 
-    def _call_of(self, repeat: Repeat) -> tuple[int | None, bool] | None:
-        if id(repeat) not in self._sizes.counters:
+    def _call_of(self, repeat: Expression) -> tuple[int | None, bool] | None:
+        if not isinstance(repeat, Repeat) or id(repeat) not in self._sizes.counters:
             return None
         if repeat not in self._items:
             body = build_positions(repeat.body, self._limits, self.symbols, self._call_of).without_bytes(self._absent)

@@ -20,6 +20,7 @@ from .expression import (
     Expression,
     Intersection,
     Lookahead,
+    Reference,
     Repeat,
     StartAnchor,
     Token,
@@ -91,8 +92,8 @@ class Sizes:
             size = len(node.text)
         elif isinstance(node, Characters):
             size = fragment(node.ranges).n_states - 1
-        elif isinstance(node, (StartAnchor, EndAnchor, Token)):
-            size, fixed = int(isinstance(node, Token)), True
+        elif isinstance(node, (StartAnchor, EndAnchor, Token, Reference)):
+            size, fixed = int(isinstance(node, (Token, Reference))), True
         elif isinstance(node, Repeat):
             bound = node.minimum if node.maximum is None else node.maximum
             body = self._size[id(node.body)]

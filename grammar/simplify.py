@@ -41,9 +41,10 @@ class Simplifier:
     repeat of a repeat is one repeat where that is the same language.
     """
 
-    def __init__(self, rules: Mapping[str, Expression], limits: Limits) -> None:
+    def __init__(self, rules: Mapping[str, Expression], limits: Limits, keep: frozenset[str] = frozenset()) -> None:
         self._rules = rules
         self._limits = limits
+        self._keep = keep  # rules whose references stay
         self._done: dict[int, tuple[Expression, Expression]] = {}  # by identity; the key's object is kept alive
         self._open: list[str] = []
         self._rule_done: dict[str, Expression] = {}
@@ -61,6 +62,10 @@ class Simplifier:
         self._open.pop()
         return result
 
+    def kept_rule(self, name: str) -> Expression:
+        """The simplified expression of a rule whose references stay."""
+        return self.simplify(self._rules[name])
+
     def simplify(self, node: Expression) -> Expression:
         """The simplified form of `node`."""
         found = self._done.get(id(node))
@@ -76,7 +81,7 @@ class Simplifier:
         elif isinstance(node, Characters):
             result = _characters(node)
         elif isinstance(node, Reference):
-            result = self.rule(node.rule, node.source)
+            result = node if node.rule in self._keep else self.rule(node.rule, node.source)
         elif isinstance(node, Intersection):
             operands = []
             for operand in node.operands:

@@ -52,8 +52,31 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_LAZY_LOOP,  # int64[lazy states][3] L_STAY and L_TEXT of each position that loops on itself
     G_LAZY_NEXT,  # int64[4] bytes on any edge
     G_LAZY_RENAMED,  # int32[capacity] scratch of compaction
+    G_FRAME_STAMPS,  # int64[frames] stamp << 16 | number of the fresh node of this frame
+    G_CONTEXTS,  # int64[MAX_CONTEXTS][CONTEXT_WORDS]
+    G_CONTEXT_COUNT,
+    G_CONTEXT_TABLE,  # int32[2 * MAX_CONTEXTS] open addressing by key, -1 free
+    G_RESIDUALS,  # int32[MAX_RESIDUALS] trie nodes of all residual lists
+    G_RESIDUALS_USED,
     G_FIELDS,
-) = range(25)
+) = range(31)
+
+# ------------------------------------------------------------------------------- contexts
+# What one state does to the vocabulary, or to a residual list of trie nodes, whatever is below it on the stack.
+MAX_CONTEXTS = 1 << 13  # of one grammar in one batch; past it all are forgotten and built again as they are needed
+MAX_RESIDUALS = 1 << 20  # trie nodes of all their residual lists together (4 MB); likewise
+MAX_PAIRS = 1024  # (stack node, context) pairs behind one mask; past it the stack is walked directly
+(
+    CONTEXT_LOW,  # key: state, register class, residual list walked
+    CONTEXT_HIGH,
+    CONTEXT_MASK,  # mask slot of the tokens alive inside the frame
+    CONTEXT_LIST,  # where its residual list begins in G_RESIDUALS
+    CONTEXT_LENGTH,  # trie nodes at which the frame may return
+    CONTEXT_LIST_LOW,  # hash of that list
+    CONTEXT_LIST_HIGH,
+    CONTEXT_WORDS,
+) = range(8)
+PAIR_NODE, PAIR_CONTEXT, PAIR_WORDS = range(3)
 
 # ------------------------------------------------------------------------------- a store (one batch)
 (
@@ -99,10 +122,58 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     B_JOB_SPARE,  # int64[4][words] scratch of masks.wide
     B_RUN_JOB,  # address of the kernel walk.run_job
     B_COUNTERS,  # int64[COUNTERS]
+    B_ARENAS,  # int64[slots] address of each slot's arena of stack blocks, 0: none
+    B_ARENA_WORDS,  # words of each
+    B_ARENA_USED,  # int64[slots] words in use
+    B_GRAPH,  # address of the S_ block for accepting
+    B_JOB_GRAPH,  # address of the S_ block of the mask being computed
+    B_RUN_CONTEXT,  # address of the kernel context_walk.run_context
+    B_PAIRS,  # int64[MAX_PAIRS][PAIR_WORDS] what masks.contexts visits
+    B_STEP_EPOCH,  # pool epoch when the step began
+    B_DIRECT,  # 1: masks of recursive grammars by walking the whole stack, without contexts
     B_FIELDS,
-) = range(43)
+) = range(52)
 
 MAX_ENDS = 32  # end tokens of one slot
+
+# ------------------------------------------------------------------------------- stack graphs
+# The configuration of a recursive grammar is a block of heads in its slot's arena: CONFIG_HEADS is 1 (0: none), and the
+# words from CONFIG_FIRST_HEAD on are the block's number and the number of heads in it.
+CONFIG_BLOCK, CONFIG_BLOCK_HEADS = CONFIG_FIRST_HEAD, CONFIG_FIRST_HEAD + 1
+
+# A block is a stack node or the heads of a configuration: a header, triples (node, state, register), the `done` list.
+BLOCK_COUNT, BLOCK_DONE, BLOCK_MARK, BLOCK_TRIPLES = range(4)
+EXIT = -1  # node of the triple that stands for leaving the root frame
+SCRATCH_BASE = 1 << 40  # numbers of blocks in scratch; below it: words from the beginning of the slot's arena
+FRESH_BASE = 1 << 50  # nodes of the position that is being closed, before they have blocks
+MAX_DONE = 12  # nodes known to return whenever one does; with fewer of them less is pruned, nothing is wrong
+
+MAX_GRAPH_HEADS = 1024  # heads of one configuration; past it the sequence is ended (`StackLimitError`)
+MAX_FRESH = 512  # frames called at one position
+MAX_EDGES = 8192  # calls made at one position
+SCRATCH_BLOCK_WORDS = 1 << 16  # words for the blocks of one token's bytes
+
+(
+    S_ARENA,  # address of the slot's arena
+    S_SCRATCH,  # int64[SCRATCH_BLOCK_WORDS]
+    S_USED,  # words of it in use
+    S_FLAGS,  # flags of the configuration closed last
+    S_COUNT,  # its heads
+    S_FAILED,  # 1 where a limit was passed
+    S_STAMP,  # number of the closing, so that tables need not be cleared
+    S_WORK,  # units of work done
+    S_REACHED,  # int64[MAX_GRAPH_HEADS][3]
+    S_HEADS,  # int64[MAX_GRAPH_HEADS][3]
+    S_TRIPLES,  # int64[MAX_EDGES][3]
+    S_EDGES,  # int64[MAX_EDGES][EDGE_WORDS]
+    S_FRESH,  # int64[MAX_FRESH][FRESH_WORDS]
+    S_STACK,  # int64[...] numbers, for walks through the graph
+    S_FIELDS,
+) = range(15)
+EDGE_NODE, EDGE_STATE, EDGE_REGISTER, EDGE_KIND, EDGE_NEXT, EDGE_WORDS = range(6)
+LEADS_ON, THROUGH = 1, 2  # kinds of edge: the caller goes on after the return; it may itself return then
+FRESH_FIRST, FRESH_NUMBER, FRESH_THROUGH, FRESH_DONE_COUNT, FRESH_DONE = range(5)
+FRESH_WORDS = FRESH_DONE + MAX_DONE
 
 # Counters, for reports and tests.
 (
@@ -144,9 +215,15 @@ READY, PENDING = 0, 1
     J_FOLLOW,  # address of 4 words: bytes that may follow once the head's top frame has returned
     J_LOOP,  # address of the words that masks.wide uses
     J_UNFINISHED,  # 1 where the walk stopped for want of fuel
+    J_END,  # contexts: end of the subtree being walked
+    J_BASE,  # contexts: bytes of its tokens that were read before
+    J_LIST,  # contexts: address of the residual list walked, 0: the whole vocabulary
+    J_LIST_LENGTH,
+    J_LIST_AT,
+    J_RESIDUAL_LENGTH,  # trie nodes found at which the frame may return
     JOB_WORDS,
-) = range(14)
-IDLE, NEXT_HEAD, TRIE, RANKS = range(4)
+) = range(20)
+IDLE, NEXT_HEAD, TRIE, RANKS, LISTS = range(5)
 
 # What masks.wide finds out about a head (words at J_LOOP).
 L_STAY = 0  # 2 words: ASCII bytes on which it stays alive whatever the string

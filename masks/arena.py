@@ -1,0 +1,306 @@
+"""The blocks of one sequence of a recursive grammar: kept in an arena of fixed size, compacted when it is full.
+
+The bytes of a token are stepped in scratch. When all of them were legal, the blocks that its configuration needs are
+copied to the end of the slot's arena: older blocks never refer to newer ones. The configurations of the history keep
+blocks alive; what nothing keeps goes when the arena is compacted, which keeps the order. `done` lists keep nothing.
+"""
+
+from __future__ import annotations
+
+from .._numba import helper
+from ..grammar.automaton import H_ROOT_FRAME
+from .layout import (
+    B_ARENA_USED,
+    B_ARENA_WORDS,
+    B_ARENAS,
+    B_CONFIGS,
+    B_GRAPH,
+    B_HISTORY,
+    B_OLDEST,
+    B_POSITION,
+    BLOCK_COUNT,
+    BLOCK_DONE,
+    BLOCK_MARK,
+    BLOCK_TRIPLES,
+    CONFIG_BLOCK,
+    CONFIG_BLOCK_HEADS,
+    CONFIG_FLAGS,
+    CONFIG_HEADS,
+    CONFIG_WORDS,
+    COUNT_WORK,
+    G_AUTOMATON,
+    MAX_GRAPH_HEADS,
+    S_ARENA,
+    S_COUNT,
+    S_FAILED,
+    S_FLAGS,
+    S_REACHED,
+    S_SCRATCH,
+    S_STACK,
+    S_USED,
+    S_WORK,
+    SCRATCH_BASE,
+    SCRATCH_BLOCK_WORDS,
+)
+from .graph import block_at, close_graph, put_bottom, put_triple, reach_byte_graph
+from .machine import AT_FRAME_START, AT_TOKEN_START, AT_TOKEN_SYMBOL, AT_TOKEN_TARGET
+from .memory import load_i32, load_i64, load_u8, section, store_i64
+from .pool import count as count_up
+
+#: What accepting says: legal, not legal, legal but past a limit of the stack graph (nothing has changed).
+REFUSED, ACCEPTED, TOO_DEEP = 0, 1, 2
+#: In the place of a block that nothing keeps, in a `done` list.
+_GONE = -2
+
+
+@helper
+def _mark(graph, n, lowest):  # type: ignore[no-untyped-def]
+    """Mark the blocks from number `lowest` on that the `n` block numbers in S_STACK lead to; returns their words."""
+    stack = load_i64(graph, S_STACK)
+    words = 0
+    while n > 0:
+        n -= 1
+        number = load_i64(stack, n)
+        block = block_at(graph, number)
+        if number < lowest or load_i64(block, BLOCK_MARK):
+            continue
+        store_i64(block, BLOCK_MARK, 1)
+        triples = load_i64(block, BLOCK_COUNT)
+        words += BLOCK_TRIPLES + 3 * triples + load_i64(block, BLOCK_DONE)
+        for k in range(triples):
+            other = load_i64(block, BLOCK_TRIPLES + 3 * k)
+            if other >= lowest and load_i64(block_at(graph, other), BLOCK_MARK) == 0:
+                store_i64(stack, n, other)
+                n += 1
+    return words
+
+
+@helper
+def _renewed(graph, number, lowest):  # type: ignore[no-untyped-def]
+    """The new number of a block that is being moved; `_GONE` where it is not moved with the others."""
+    if number < lowest:
+        return number
+    mark = load_i64(block_at(graph, number), BLOCK_MARK)
+    return mark - 2 if mark > 0 else _GONE
+
+
+@helper
+def _move(graph, source, end, lowest, target, first):  # type: ignore[no-untyped-def]
+    """Move the marked blocks between the addresses `source` and `end` to `target`, in order; returns the words moved.
+
+    All numbers from `lowest` on are those of blocks in this part; the new ones begin with `first`. Each block's new
+    number stays in BLOCK_MARK of its old place, plus 2, unless another block has been moved there.
+    """
+    number = first
+    at = source
+    while at < end:
+        size = BLOCK_TRIPLES + 3 * load_i64(at, BLOCK_COUNT) + load_i64(at, BLOCK_DONE)
+        if load_i64(at, BLOCK_MARK):
+            store_i64(at, BLOCK_MARK, number + 2)
+            number += size
+        at += 8 * size
+    at = source
+    while at < end:
+        triples, done = load_i64(at, BLOCK_COUNT), load_i64(at, BLOCK_DONE)
+        if load_i64(at, BLOCK_MARK):
+            for k in range(triples):
+                place = BLOCK_TRIPLES + 3 * k
+                store_i64(at, place, _renewed(graph, load_i64(at, place), lowest))
+            for place in range(BLOCK_TRIPLES + 3 * triples, BLOCK_TRIPLES + 3 * triples + done):
+                store_i64(at, place, _renewed(graph, load_i64(at, place), lowest))
+        at += 8 * (BLOCK_TRIPLES + 3 * triples + done)
+    at = source
+    while at < end:
+        size = BLOCK_TRIPLES + 3 * load_i64(at, BLOCK_COUNT) + load_i64(at, BLOCK_DONE)
+        mark = load_i64(at, BLOCK_MARK)
+        if mark:
+            to = target + 8 * (mark - 2 - first)
+            for word in range(size):
+                store_i64(to, word, load_i64(at, word))
+            store_i64(to, BLOCK_MARK, 0)
+        at += 8 * size
+    return number - first
+
+
+@helper
+def _history_config(batch, slot, position):  # type: ignore[no-untyped-def]
+    history = load_i64(batch, B_HISTORY)
+    return load_i64(batch, B_CONFIGS) + 8 * CONFIG_WORDS * (slot * history + position % history)
+
+
+@helper
+def _compact(batch, graph, slot, extra):  # type: ignore[no-untyped-def]
+    """Drop what neither the slot's history nor block `extra` (or -1) needs; returns the new number of `extra`.
+
+    Scratch must hold nothing.
+    """
+    arena = load_i64(graph, S_ARENA)
+    used = load_i64(load_i64(batch, B_ARENA_USED), slot)
+    first = load_i64(load_i64(batch, B_OLDEST), slot)
+    last = load_i64(load_i64(batch, B_POSITION), slot)
+    stack = load_i64(graph, S_STACK)
+    store_i64(stack, 0, 0)  # the bottom node
+    n = 1
+    if extra >= 0:
+        store_i64(stack, n, extra)
+        n += 1
+    _mark(graph, n, 0)
+    for position in range(first, last + 1):
+        config = _history_config(batch, slot, position)
+        if load_i64(config, CONFIG_HEADS):
+            store_i64(stack, 0, load_i64(config, CONFIG_BLOCK))
+            _mark(graph, 1, 0)
+    # The numbers outside the arena are renewed while the old places still tell the new ones.
+    at = arena
+    end = arena + 8 * used
+    number = 0
+    while at < end:
+        size = BLOCK_TRIPLES + 3 * load_i64(at, BLOCK_COUNT) + load_i64(at, BLOCK_DONE)
+        if load_i64(at, BLOCK_MARK):
+            store_i64(at, BLOCK_MARK, number + 2)
+            number += size
+        at += 8 * size
+    for position in range(first, last + 1):
+        config = _history_config(batch, slot, position)
+        if load_i64(config, CONFIG_HEADS):
+            store_i64(config, CONFIG_BLOCK, _renewed(graph, load_i64(config, CONFIG_BLOCK), 0))
+    if extra >= 0:
+        extra = _renewed(graph, extra, 0)
+    store_i64(load_i64(batch, B_ARENA_USED), slot, _move(graph, arena, end, 0, arena, 0))
+    count_up(batch, COUNT_WORK, used // 8)
+    return extra
+
+
+@helper
+def _commit(batch, graph, slot, block):  # type: ignore[no-untyped-def]
+    """Copy scratch block `block` and what it needs to the slot's arena; returns its new number, -1: no room."""
+    if block < SCRATCH_BASE:
+        return block
+    store_i64(load_i64(graph, S_STACK), 0, block)
+    words = _mark(graph, 1, SCRATCH_BASE)
+    used = load_i64(load_i64(batch, B_ARENA_USED), slot)
+    if used + words > load_i64(batch, B_ARENA_WORDS):
+        return -1
+    scratch = load_i64(graph, S_SCRATCH)
+    end = scratch + 8 * load_i64(graph, S_USED)
+    _move(graph, scratch, end, SCRATCH_BASE, load_i64(graph, S_ARENA) + 8 * used, used)
+    store_i64(load_i64(batch, B_ARENA_USED), slot, used + words)
+    number = load_i64(block_at(graph, block), BLOCK_MARK) - 2
+    store_i64(graph, S_USED, 0)
+    return number
+
+
+@helper
+def graph_of_slot(batch, slot):  # type: ignore[no-untyped-def]
+    """The block for accepting, over the slot's arena and with empty scratch."""
+    graph = load_i64(batch, B_GRAPH)
+    store_i64(graph, S_ARENA, load_i64(load_i64(batch, B_ARENAS), slot))
+    store_i64(graph, S_USED, 0)
+    store_i64(graph, S_FAILED, 0)
+    store_i64(graph, S_WORK, 0)
+    return graph
+
+
+@helper
+def _write_config(batch, graph, slot, block, config):  # type: ignore[no-untyped-def]
+    """Make what was closed last the configuration at `config`."""
+    heads, flags = load_i64(graph, S_COUNT), load_i64(graph, S_FLAGS)
+    number = _commit(batch, graph, slot, block)
+    if number < 0:
+        return TOO_DEEP
+    store_i64(config, CONFIG_HEADS, 1 if heads > 0 else 0)
+    store_i64(config, CONFIG_FLAGS, flags)
+    store_i64(config, CONFIG_BLOCK, number)
+    store_i64(config, CONFIG_BLOCK_HEADS, heads)
+    return ACCEPTED
+
+
+@helper
+def start_graph(batch, grammar, slot, config):  # type: ignore[no-untyped-def]
+    """Put the slot of a recursive grammar before its first token."""
+    automaton = load_i64(grammar, G_AUTOMATON)
+    graph = graph_of_slot(batch, slot)
+    store_i64(load_i64(batch, B_ARENA_USED), slot, put_bottom(load_i64(graph, S_ARENA), 0))
+    reached = load_i64(graph, S_REACHED)
+    store_i64(reached, 0, 0)
+    store_i64(reached, 1, load_i32(section(automaton, AT_FRAME_START), load_i64(automaton, H_ROOT_FRAME)))
+    store_i64(reached, 2, 0)
+    block = close_graph(grammar, automaton, graph, 1)
+    return load_i64(graph, S_FAILED) == 0 and _write_config(batch, graph, slot, block, config) == ACCEPTED
+
+
+@helper
+def _make_room(batch, graph, slot, extra):  # type: ignore[no-untyped-def]
+    """Compact the slot's arena where one token might not fit; returns the new number of block `extra`."""
+    if load_i64(load_i64(batch, B_ARENA_USED), slot) + SCRATCH_BLOCK_WORDS // 4 > load_i64(batch, B_ARENA_WORDS):
+        return _compact(batch, graph, slot, extra)
+    return extra
+
+
+@helper
+def accept_graph(batch, grammar, slot, config, data, begin, end, target, keep):  # type: ignore[no-untyped-def]
+    """Write to `target` the configuration after bytes data[begin:end]: REFUSED, ACCEPTED or TOO_DEEP.
+
+    Without `keep` only the answer counts: nothing is written, and TOO_DEEP is not asked for.
+    """
+    if load_i64(config, CONFIG_HEADS) == 0:
+        return REFUSED
+    automaton = load_i64(grammar, G_AUTOMATON)
+    graph = graph_of_slot(batch, slot)
+    if keep:
+        _make_room(batch, graph, slot, -1)
+    block = load_i64(config, CONFIG_BLOCK)
+    for i in range(begin, end):
+        count = reach_byte_graph(automaton, graph, block, load_u8(data, i))
+        if count == 0:
+            count_up(batch, COUNT_WORK, load_i64(graph, S_WORK))
+            return REFUSED
+        block = close_graph(grammar, automaton, graph, count)
+        if load_i64(graph, S_FAILED):
+            return TOO_DEEP
+        if load_i64(graph, S_USED) > SCRATCH_BLOCK_WORDS // 2 and i + 1 < end:
+            # A long text: keep what it has come to, and go on with empty scratch.
+            heads, flags = load_i64(graph, S_COUNT), load_i64(graph, S_FLAGS)
+            block = _commit(batch, graph, slot, block)
+            if block < 0:
+                return TOO_DEEP
+            block = _make_room(batch, graph, slot, block)
+            store_i64(graph, S_COUNT, heads)
+            store_i64(graph, S_FLAGS, flags)
+    count_up(batch, COUNT_WORK, load_i64(graph, S_WORK))
+    if not keep:
+        return ACCEPTED
+    return _write_config(batch, graph, slot, block, target)
+
+
+@helper
+def accept_symbol_graph(batch, grammar, slot, config, token_ids, token, target, keep):  # type: ignore[no-untyped-def]
+    """The same for the edges labelled with special token `token`."""
+    if load_i64(config, CONFIG_HEADS) == 0:
+        return REFUSED
+    automaton = load_i64(grammar, G_AUTOMATON)
+    graph = graph_of_slot(batch, slot)
+    if keep:
+        _make_room(batch, graph, slot, -1)
+    heads = block_at(graph, load_i64(config, CONFIG_BLOCK))
+    reached = load_i64(graph, S_REACHED)
+    starts = section(automaton, AT_TOKEN_START)
+    count = 0
+    for i in range(load_i64(heads, BLOCK_COUNT)):
+        at = BLOCK_TRIPLES + 3 * i
+        state = load_i64(heads, at + 1)
+        for edge in range(load_i32(starts, state), load_i32(starts, state + 1)):
+            symbol = load_i32(section(automaton, AT_TOKEN_SYMBOL), edge)
+            if load_i32(token_ids, symbol) == token:
+                goal = load_i32(section(automaton, AT_TOKEN_TARGET), edge)
+                count = put_triple(
+                    graph, reached, count, MAX_GRAPH_HEADS, load_i64(heads, at), goal, load_i64(heads, at + 2)
+                )
+    if count == 0:
+        return REFUSED
+    if not keep:
+        return ACCEPTED
+    block = close_graph(grammar, automaton, graph, count)
+    if load_i64(graph, S_FAILED):
+        return TOO_DEEP
+    return _write_config(batch, graph, slot, block, target)
