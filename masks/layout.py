@@ -95,12 +95,13 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     B_JOB_REGISTER,  # int64[max bytes + 2]
     B_JOB_CONFIGS,  # int64[max bytes + 2][CONFIG_WORDS]
     B_JOB_SETS,  # int64[max bytes + 2][lazy words] state sets after each byte of the path
+    B_JOB_CHILDREN,  # int64[max bytes + 2] TRIE: next child on each level | end of the children << 32
     B_JOB_TOTAL,  # int64[words] the mask so far
     B_JOB_SELECTION,  # int64[SELECTION_WORDS] what bitmaps.select_tokens reads
     B_RUN_JOB,  # address of the kernel walk.run_job
     B_COUNTERS,  # int64[COUNTERS]
     B_FIELDS,
-) = range(43)
+) = range(44)
 
 MAX_ENDS = 32  # end tokens of one slot
 
@@ -137,9 +138,9 @@ READY, PENDING = 0, 1
     J_GRAMMAR,
     J_VOCABULARY,
     J_HEAD,  # head being walked
-    J_CURSOR,  # next trie node or rank
+    J_CURSOR,  # RANKS: next word
     J_PATH_RANK,  # RANKS: token whose bytes the path follows, -1: none
-    J_PATH_LENGTH,  # bytes of it that are alive on the path
+    J_PATH_LENGTH,  # bytes of it that are alive on the path; TRIE: bytes of the path, -1: none yet
     J_SOURCE,  # address of the configuration
     J_FOLLOW,  # address of 4 words: bytes that may follow once the head's top frame has returned
     J_LOOP,  # address of the words that masks.wide uses

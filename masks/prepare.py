@@ -51,11 +51,11 @@ from .trie import (
     TOKEN_ENDS,
     V_ABSENT,
     V_NODE,
-    V_NODES,
     V_RANK_BYTES,
     V_RANK_ID,
     V_RANK_START,
     V_RANKS,
+    V_ROOT,
     V_TOKEN_BYTES,
     V_TOKEN_START,
     VocabularyTables,
@@ -192,21 +192,32 @@ def exact_loops(automaton, n_states, sizes, exact):  # type: ignore[no-untyped-d
 def _token_to_good(automaton, vocabulary, state, good, path, work):  # type: ignore[no-untyped-def]
     """(does a whole token lead from `state` to a good one, work left)."""
     table = load_i64(vocabulary, V_NODE)
-    nodes = load_i64(vocabulary, V_NODES)
-    path[0] = state
-    node = 0
-    while node < nodes and work >= 0:
-        work -= 1
-        packed = load_i64(table, node)
-        depth = (packed >> 16) & 0xFFFF
-        target = delta(automaton, path[depth], packed & 0xFF)
-        if target < 0:
-            node = packed >> 32
+    root = load_i64(vocabulary, V_ROOT)
+    child = root >> 32
+    end = child + ((root >> 16) & 0xFFFF)
+    path[0, 0] = state
+    depth = 0
+    while work >= 0:
+        if child == end:
+            if depth == 0:
+                break
+            depth -= 1
+            child, end = path[depth, 1], path[depth, 2]
             continue
-        path[depth + 1] = target
+        work -= 1
+        packed = load_i64(table, child)
+        child += 1
+        target = delta(automaton, path[depth, 0], packed & 0xFF)
+        if target < 0:
+            continue
         if good[target] and packed & TOKEN_ENDS != 0:
             return True, work
-        node += 1
+        path[depth, 1] = child
+        path[depth, 2] = end
+        depth += 1
+        path[depth, 0] = target
+        child = packed >> 32
+        end = child + ((packed >> 16) & 0xFFFF)
     return False, work
 
 
@@ -216,7 +227,7 @@ def _spell(automaton, vocabulary, n_states, good, work):  # type: ignore[no-unty
 
     Returns the work left, negative: too much.
     """
-    path = np.empty(4096, np.int64)
+    path = np.empty((4096, 3), np.int64)
     changed = True
     while changed and work >= 0:
         changed = False

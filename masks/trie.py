@@ -1,8 +1,8 @@
 """The vocabulary as kernels see it: a token trie and bitmaps of what tokens are made of.
 
 Text tokens are sorted by their bytes; a token's place in that order is its *rank* (equal byte
-strings have adjacent ranks). The trie is flattened in preorder, so a subtree is a contiguous range
-of nodes and of ranks (llguidance's and XGrammar's layouts, FIELD 3.1, seen from both sides).
+strings have adjacent ranks). In the trie the children of a node are neighbours, so that the dead ones cost no more
+than their bytes: in preorder (llguidance's layout, FIELD 3.1) each sibling is somewhere else in memory.
 
 For wide states (`masks.wide`) the tokens that contain a byte of some range are kept as bitmaps: a
 segment tree over the 256 byte values, so that any range of bytes is the OR of at most 14 rows. They are in
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
     V_RANKS,  # text tokens
     V_RANK_WORDS,
     V_NODES,  # trie nodes, without the root
-    V_NODE,  # int64[nodes] byte | TOKEN_ENDS | depth << 16 (0 for children of the root) | skip << 32
-    V_NODE_RANK,  # int32[nodes + 1] first rank of the subtree; a node's own tokens end where the next node's begin
-    V_FIRST_NODE,  # int32[257] the root's child for a byte, or the next one
+    V_NODE,  # int64[nodes] byte | TOKEN_ENDS | SAME_TOKENS | children << 16 | first child << 32
+    V_NODE_TOKEN,  # int32[nodes] id of a token that ends there, or -1
+    V_NEXT_SAME,  # int32[size] the next token of the same bytes, or -1
+    V_ROOT,  # the root's word as in V_NODE
     V_RANK_ID,  # int32[ranks] token id
     V_RANK_START,  # int32[ranks + 1] where the token's bytes begin in RANK_BYTES
     V_RANK_BYTES,  # uint8[...] the tokens' bytes in rank order
     V_ID_RANK,  # int32[size] rank of a text token
-    V_RECORD,  # int64[ranks][2] first 8 bytes, zeros after them; length | start in RANK_BYTES << 16
+    V_RECORD,  # int64[ranks][2] first 8 bytes, zeros after them; length | RECORD_VALID | start in RANK_BYTES << 16
     V_PRESENCE,  # int64[513][words] row i: tokens with a byte of segment i; row 256 + b: byte b; 1: any byte; 0: none
     V_REST,  # the same of each token without its first byte
     V_VALID,  # int64[words] tokens that are valid UTF-8 text, the last code point perhaps cut short
@@ -51,9 +52,12 @@ if TYPE_CHECKING:
     V_FIRST_RANK,  # int32[257] first rank of the tokens that begin with a byte
     V_ABSENT,  # int64[4] bytes that no token has
     V_FIELDS,
-) = range(26)
+) = range(27)
 
 TOKEN_ENDS = 1 << 8
+SAME_TOKENS = 1 << 9  # several tokens end there
+RECORD_VALID = 1 << 15  # the token is in V_VALID
+RECORD_LENGTH = RECORD_VALID - 1
 #: The row of PRESENCE and REST of the ASCII bytes that are no letter, digit, hyphen or underscore.
 PUNCTUATION = 512
 _WORD_BYTES = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
@@ -61,29 +65,68 @@ PUNCTUATION_LOW = ~sum(1 << b for b in _WORD_BYTES if b < 64)  # as int64 words
 PUNCTUATION_HIGH = ~sum(1 << (b - 64) for b in _WORD_BYTES if b >= 64)
 
 
-@kernel("int64(uint8[::1], int32[::1], int32[::1], int64[::1], int32[::1])")
-def _flatten(data, start, common, node, node_rank):  # type: ignore[no-untyped-def]
-    """Preorder trie of sorted tokens; returns its size. `common[i]`: the prefix that token i shares with token i - 1."""
+@kernel("int64(uint8[::1], int32[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1])")
+def _flatten(data, start, rank_id, common, node, node_token, next_same):  # type: ignore[no-untyped-def]
+    """Trie of sorted tokens; returns the root's word. `common[i]`: length of the prefix that token i shares with i - 1.
+
+    First in preorder, then block by block: the children of a node, then the blocks below each of them.
+    """
+    skip = np.empty(len(node), np.int32)
+    byte = np.empty(len(node), np.int64)
+    token = np.full(len(node), -1, np.int32)
+    open_nodes = np.empty(4096, np.int32)
     n = 0
-    open_nodes = np.empty(4096, np.int64)
     depth = 0
     for rank in range(len(common)):
         begin, end = start[rank], start[rank + 1]
         while depth > common[rank]:
             depth -= 1
-            node[open_nodes[depth]] |= np.int64(n) << np.int64(32)
+            skip[open_nodes[depth]] = n
         for position in range(begin + depth, end):
-            node[n] = np.int64(data[position]) | (np.int64(depth) << np.int64(16))
-            node_rank[n] = rank
+            byte[n] = data[position]
             open_nodes[depth] = n
             depth += 1
             n += 1
-        node[open_nodes[depth - 1]] |= np.int64(TOKEN_ENDS)
+        last = open_nodes[depth - 1]
+        if token[last] >= 0:
+            byte[last] |= SAME_TOKENS
+            next_same[rank_id[rank]] = token[last]
+        token[last] = rank_id[rank]
+        byte[last] |= TOKEN_ENDS
     while depth > 0:
         depth -= 1
-        node[open_nodes[depth]] |= np.int64(n) << np.int64(32)
-    node_rank[n] = len(common)
-    return n
+        skip[open_nodes[depth]] = n
+    # (node in preorder, its place) still to be given children; -1: the root.
+    waiting = np.empty((len(node) + 1, 2), np.int32)
+    waiting[0, 0] = -1
+    waiting[0, 1] = -1
+    left = 1
+    placed = 0
+    root = np.int64(0)
+    while left > 0:
+        left -= 1
+        parent, place = waiting[left, 0], waiting[left, 1]
+        child = parent + 1
+        stop = n if parent < 0 else skip[parent]
+        first = placed
+        while child < stop:
+            node[placed] = byte[child]
+            node_token[placed] = token[child]
+            placed += 1
+            child = skip[child]
+        children = (np.int64(placed - first) << np.int64(16)) | (np.int64(first) << np.int64(32))
+        if parent < 0:
+            root = children
+        else:
+            node[place] |= children
+        # The last block to be put on the pile is the next: so in reverse.
+        child = parent + 1
+        for i in range(placed - first):
+            waiting[left + placed - first - 1 - i, 0] = child
+            waiting[left + placed - first - 1 - i, 1] = first + i
+            child = skip[child]
+        left += placed - first
+    return root
 
 
 @kernel("void(uint8[::1], int32[::1], int32[::1])")
@@ -215,8 +258,9 @@ class VocabularyTables:
             _common_prefixes(data, rank_start, common)
         nodes = int(len(data) - common.sum())
         node = np.zeros(nodes, np.int64)
-        node_rank = np.zeros(nodes + 1, np.int32)
-        assert _flatten(data, rank_start, common, node, node_rank) == nodes
+        node_token = np.zeros(nodes, np.int32)
+        next_same = np.full(size, -1, np.int32)
+        root = _flatten(data, rank_start, rank_id, common, node, node_token, next_same)
         lengths = np.zeros(ranks, np.int32)
         _count_lengths(data, rank_start, lengths)
         longest = int(lengths.max(initial=0))
@@ -235,26 +279,25 @@ class VocabularyTables:
         record = np.zeros((ranks, 2), np.int64)
         firsts = np.append(data, np.zeros(8, np.uint8))[places] * (places < rank_start[1:, None])
         record[:, 0] = np.ascontiguousarray(firsts).view("<i8")[:, 0]
-        record[:, 1] = np.diff(rank_start) | (rank_start[:-1].astype(np.int64) << 16)
+        record[:, 1] = np.diff(rank_start) | (lengths >= 0) * RECORD_VALID | (rank_start[:-1].astype(np.int64) << 16)
         used = np.zeros(256, bool)
         used[data] = True
         first_rank = np.searchsorted(data[rank_start[:-1]], np.arange(257)).astype(np.int32)
-        # The root's children: the nodes before which as many ranks lie as before their first byte.
-        first_node = np.searchsorted(node_rank, first_rank).astype(np.int32)
         for index, number in (
             (V_SIZE, size),
             (V_WORDS, words),
             (V_RANKS, ranks),
             (V_RANK_WORDS, rank_words),
             (V_NODES, nodes),
+            (V_ROOT, root),
             (V_MAX_LENGTH, longest),
             (V_MAX_BYTES, int(np.diff(rank_start).max(initial=0))),
         ):
             block.set_number(index, number)
         for index, array in (
             (V_NODE, node),
-            (V_NODE_RANK, node_rank),
-            (V_FIRST_NODE, first_node),
+            (V_NODE_TOKEN, node_token),
+            (V_NEXT_SAME, next_same),
             (V_ID_RANK, id_rank),
             (V_RECORD, record),
             (V_RANK_ID, rank_id),

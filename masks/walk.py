@@ -12,10 +12,11 @@ Fuel: 1 a byte edge, CONFIG_COST a stepped configuration, and the bitmap work of
 from __future__ import annotations
 
 from .._numba import helper, kernel
-from ..grammar.automaton import CALLS, FINAL, H_FLAGS, HAS_CALLS, HAS_TOKENS, LAZY
+from ..grammar.automaton import CALLS, FINAL, H_FLAGS, H_N_CLASSES, HAS_CALLS, HAS_TOKENS, LAZY
 from .bitmaps import prefetch
 from .layout import (
     B_JOB,
+    B_JOB_CHILDREN,
     B_JOB_CONFIGS,
     B_JOB_RANKS,
     B_JOB_REGISTER,
@@ -70,6 +71,11 @@ from .layout import (
 )
 from .lazy import lazy_step
 from .machine import (
+    AT_BYTE_CLASS,
+    AT_DENSE,
+    AT_EDGES,
+    AT_SINGLE_BYTE,
+    AT_SINGLE_TARGET,
     AT_STATE_FLAGS,
     AT_TOKEN_START,
     AT_TOKEN_SYMBOL,
@@ -85,20 +91,23 @@ from .machine import (
     top_register,
     top_state,
 )
-from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
+from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64, store_u8
 from .pool import count
 from .trie import (
+    RECORD_LENGTH,
+    RECORD_VALID,
+    SAME_TOKENS,
     TOKEN_ENDS,
-    V_FIRST_NODE,
     V_FIRST_RANK,
     V_ID_RANK,
+    V_NEXT_SAME,
     V_NODE,
-    V_NODE_RANK,
-    V_NODES,
+    V_NODE_TOKEN,
     V_RANK_BYTES,
     V_RANK_ID,
     V_RANK_WORDS,
     V_RECORD,
+    V_ROOT,
     V_WORDS,
 )
 from .wide import MIN_WIDE_BYTES, add_next_bytes, find_loops, select_wide
@@ -193,28 +202,30 @@ def _step_lazy(batch, grammar, automaton, depth, byte):  # type: ignore[no-untyp
 
 
 @helper
-def _step(batch, grammar, automaton, lazy, plain, depth, byte):  # type: ignore[no-untyped-def]
-    """Extend the path by one byte. Returns the work, negative where it dies. `plain`: states are their byte edges."""
-    states = load_i64(batch, B_JOB_STATE)
-    state = load_i64(states, depth)
-    if plain:
-        target = delta(automaton, state, byte)
-        store_i64(states, depth + 1, target)
-        return 1 if target >= 0 else -1
+def _step_slow(batch, grammar, automaton, lazy, depth, byte):  # type: ignore[no-untyped-def]
+    """Extend the path by one byte where that may be more than a byte edge. Returns the work, negative where it dies."""
     if lazy:
         return _step_lazy(batch, grammar, automaton, depth, byte)
-    # A final state may return or begin another item, one with calls is left by them; all others only have byte edges.
-    flags = section(automaton, AT_STATE_FLAGS)
-    if state >= 0 and load_u8(flags, state) & (FINAL | HAS_CALLS) == 0:
-        target = delta(automaton, state, byte)
-        if target < 0:
-            return -1
-        if load_u8(flags, target) & (FINAL | HAS_CALLS) == 0:
-            store_i64(states, depth + 1, target)
-            registers = load_i64(batch, B_JOB_REGISTER)
-            store_i64(registers, depth + 1, load_i64(registers, depth))
-            return 1
     return _step_path(batch, automaton, depth, byte)
+
+
+@helper
+def _step_fast(automaton, edges, dense, classes, n_classes, flags, special, state, byte):  # type: ignore[no-untyped-def]
+    """Target of the byte, -1 where it dies, -2 where `_step_slow` must find out. Sections are looked up once a walk.
+
+    `special`: flags of states that may be left by other ways than a byte edge; 0: there are none.
+    """
+    if state < 0 or (special != 0 and load_u8(flags, state) & special != 0):
+        return -2
+    edge = load_i32(edges, state)
+    target = -1
+    if edge >= 0:
+        target = load_i32(dense, edge * n_classes + load_u8(classes, byte))
+    elif edge != -1 and load_u8(section(automaton, AT_SINGLE_BYTE), -2 - edge) == byte:
+        target = load_i32(section(automaton, AT_SINGLE_TARGET), -2 - edge)
+    if special != 0 and target >= 0 and load_u8(flags, target) & special != 0:
+        return -2
+    return target
 
 
 @helper
@@ -232,35 +243,70 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: igno
     job = load_i64(batch, B_JOB)
     total = load_i64(batch, B_JOB_TOTAL)
     table = load_i64(vocabulary, V_NODE)
-    node_rank = load_i64(vocabulary, V_NODE_RANK)
-    rank_id = load_i64(vocabulary, V_RANK_ID)
-    nodes = load_i64(vocabulary, V_NODES)
-    node = load_i64(job, J_CURSOR)
-    plain = load_i64(automaton, H_FLAGS) & (CALLS | LAZY) == 0
-    root = load_i64(load_i64(batch, B_JOB_STATE), 0)
-    while node < nodes:
+    node_token = load_i64(vocabulary, V_NODE_TOKEN)
+    next_same = load_i64(vocabulary, V_NEXT_SAME)
+    children = load_i64(batch, B_JOB_CHILDREN)
+    edges = section(automaton, AT_EDGES)
+    dense = section(automaton, AT_DENSE)
+    classes = section(automaton, AT_BYTE_CLASS)
+    n_classes = load_i64(automaton, H_N_CLASSES)
+    flags = section(automaton, AT_STATE_FLAGS)
+    states = load_i64(batch, B_JOB_STATE)
+    registers = load_i64(batch, B_JOB_REGISTER)
+    # In a grammar of one frame no state has more than its byte edges.
+    special = FINAL | HAS_CALLS if load_i64(automaton, H_FLAGS) & CALLS else 0
+    depth = load_i64(job, J_PATH_LENGTH)
+    packed = load_i64(vocabulary, V_ROOT)
+    child = packed >> 32
+    end = child + ((packed >> 16) & 0xFFFF)
+    if depth >= 0:
+        packed = load_i64(children, depth)
+        child, end = packed & 0xFFFFFFFF, packed >> 32
+    else:
+        depth = 0
+    while True:
+        if child == end:
+            if depth == 0:
+                break
+            depth -= 1
+            packed = load_i64(children, depth)
+            child, end = packed & 0xFFFFFFFF, packed >> 32
+            continue
         if fuel <= 0:
-            store_i64(job, J_CURSOR, node)
+            store_i64(children, depth, child | (end << 32))
+            store_i64(job, J_PATH_LENGTH, depth)
             store_i64(job, J_UNFINISHED, 1)
             return fuel
-        packed = load_i64(table, node)
-        depth = (packed >> 16) & 0xFFFF
-        work = _step(batch, grammar, automaton, lazy, plain, depth, packed & 0xFF)
-        if work < 0:
-            fuel += work
-            node = packed >> 32
-            if depth == 0 and plain:
-                # The root's children are far apart: only those that are alive are looked at.
-                byte = (packed & 0xFF) + 1
-                while byte < 256 and delta(automaton, root, byte) < 0:
-                    byte += 1
-                node = load_i32(load_i64(vocabulary, V_FIRST_NODE), byte)
+        packed = load_i64(table, child)
+        child += 1
+        byte = packed & 0xFF
+        target = _step_fast(automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte)
+        if target == -1:
+            fuel -= 1
             continue
-        fuel -= work
+        if target >= 0:
+            fuel -= 1
+            store_i64(states, depth + 1, target)
+            if special != 0:
+                store_i64(registers, depth + 1, load_i64(registers, depth))
+        else:
+            work = _step_slow(batch, grammar, automaton, lazy, depth, byte)
+            fuel -= abs(work)
+            if work < 0:
+                continue
         if packed & TOKEN_ENDS != 0 and _may_end_token(batch, grammar, depth + 1):
-            for rank in range(load_i32(node_rank, node), load_i32(node_rank, node + 1)):
-                _set_bit(total, load_i32(rank_id, rank))
-        node += 1
+            token = load_i32(node_token, child - 1)
+            _set_bit(total, token)
+            if packed & SAME_TOKENS != 0:
+                token = load_i32(next_same, token)
+                while token >= 0:
+                    _set_bit(total, token)
+                    token = load_i32(next_same, token)
+        if packed & (0xFFFF << 16) != 0:
+            store_i64(children, depth, child | (end << 32))
+            depth += 1
+            child = packed >> 32
+            end = child + ((packed >> 16) & 0xFFFF)
     store_i64(job, J_UNFINISHED, 0)
     return fuel
 
@@ -280,10 +326,17 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
     alive = load_i64(job, J_PATH_LENGTH)
     loop = load_i64(job, J_LOOP)
     itself = load_i64(loop, L_SELF) != 0
-    low, high, above = load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), -load_i64(loop, L_TEXT)
+    stay = load_i64(batch, B_JOB_SELECTION)
     word = load_i64(job, J_CURSOR)
+    edges = section(automaton, AT_EDGES)
+    dense = section(automaton, AT_DENSE)
+    classes = section(automaton, AT_BYTE_CLASS)
+    n_classes = load_i64(automaton, H_N_CLASSES)
+    flags = section(automaton, AT_STATE_FLAGS)
     states = load_i64(batch, B_JOB_STATE)
-    plain = load_i64(automaton, H_FLAGS) & (CALLS | LAZY) == 0
+    registers = load_i64(batch, B_JOB_REGISTER)
+    # In a grammar of one frame no state has more than its byte edges.
+    special = FINAL | HAS_CALLS if load_i64(automaton, H_FLAGS) & CALLS else 0
     while word < rank_words:
         bits = load_i64(ranks, word)
         while bits != 0:
@@ -298,21 +351,24 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
             bits &= bits - 1
             first = load_i64(record, 2 * rank)
             place = load_i64(record, 2 * rank + 1)
-            begin, length = place >> 16, place & 0xFFFF
+            begin, length = place >> 16, place & RECORD_LENGTH
             depth = 0
             if itself:
-                # Up to the first byte outside the set the state is the head's own.
-                while depth < length:
-                    byte = (first >> (8 * depth)) & 0xFF if depth < 8 else load_u8(data, begin + depth)
-                    stay = low if byte < 64 else high if byte < 128 else above
-                    if (stay >> (byte & 63)) & 1 == 0:
-                        break
-                    depth += 1
+                # Up to the first byte outside the set the state is the head's own; for all of the first eight at once.
+                if place & RECORD_VALID != 0:
+                    inside = 0
+                    for i in range(8):
+                        inside |= load_u8(stay, (first >> (8 * i)) & 0xFF) << i
+                    depth = min(count_trailing_zeros(~inside), length)
+                    if depth == 8:
+                        while depth < length and load_u8(stay, load_u8(data, begin + depth)) != 0:
+                            depth += 1
                 store_i64(states, depth, load_i64(states, 0))
+                store_i64(registers, depth, load_i64(registers, 0))
             elif previous >= 0:
                 # How many first bytes it shares with the token before.
                 other = load_i64(record, 2 * previous + 1)
-                most = min(length, other & 0xFFFF)
+                most = min(length, other & RECORD_LENGTH)
                 differ = first ^ load_i64(record, 2 * previous)
                 depth = 8 if differ == 0 else count_trailing_zeros(differ) >> 3
                 if depth == 8:
@@ -326,12 +382,24 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
             dead = False
             while depth < length:
                 byte = (first >> (8 * depth)) & 0xFF if depth < 8 else load_u8(data, begin + depth)
-                work = _step(batch, grammar, automaton, lazy, plain, depth, byte)
-                if work < 0:
-                    fuel += work
+                target = _step_fast(
+                    automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte
+                )
+                if target == -1:
+                    fuel -= 1
                     dead = True
                     break
-                fuel -= work
+                if target >= 0:
+                    fuel -= 1
+                    store_i64(states, depth + 1, target)
+                    if special != 0:
+                        store_i64(registers, depth + 1, load_i64(registers, depth))
+                else:
+                    work = _step_slow(batch, grammar, automaton, lazy, depth, byte)
+                    fuel -= abs(work)
+                    if work < 0:
+                        dead = True
+                        break
                 depth += 1
             if not itself:
                 previous = rank
@@ -433,6 +501,14 @@ def _sort_undecided(vocabulary, undecided, next_bytes, ranks):  # type: ignore[n
 
 
 @helper
+def _fill_stay(loop, stay):  # type: ignore[no-untyped-def]
+    """Set the 256 bytes at `stay` to 1 for the bytes inside the loop, to 0 for others."""
+    for byte in range(256):
+        bits = load_i64(loop, L_STAY + (byte >> 6)) if byte < 128 else -load_i64(loop, L_TEXT)
+        store_u8(stay, byte, (bits >> (byte & 63)) & 1)
+
+
+@helper
 def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no-untyped-def]
     """Prepare the walk of the job's next head: TRIE or RANKS. Returns the work done."""
     job = load_i64(batch, B_JOB)
@@ -479,25 +555,35 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
             wide = find_loops(grammar, automaton, vocabulary, head, follow, loop, load_i64(batch, B_SCRATCH), spare)
             work += 2 * CONFIG_COST
     if wide:
+        # Which first bytes are alive.
+        next_bytes = _config_of(batch, 1)
+        for word in range(4):
+            store_i64(next_bytes, word, -1 if lazy else 0)
+        if not lazy:
+            one = load_i64(batch, B_SCRATCH)
+            store_i64(one, CONFIG_HEADS, 1)
+            for word in range(HEAD_WORDS):
+                store_i64(head_at(one, 0), word, load_i64(head, word))
+            add_next_bytes(grammar, automaton, one, next_bytes)
         undecided = load_i64(batch, B_JOB_UNDECIDED)
         accepted, left, more = select_wide(
-            grammar, vocabulary, loop, load_i64(batch, B_JOB_SELECTION), load_i64(batch, B_JOB_TOTAL), undecided
+            grammar,
+            vocabulary,
+            loop,
+            next_bytes,
+            load_i64(batch, B_JOB_SELECTION),
+            load_i64(batch, B_JOB_TOTAL),
+            undecided,
         )
         work += more
         # Where more tokens are left than were accepted, the trie with its dead subtrees is the shorter way.
         wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
         if wide:
-            next_bytes = _config_of(batch, 1)
-            for word in range(4):
-                store_i64(next_bytes, word, -1 if lazy else 0)
-            if not lazy:
-                one = load_i64(batch, B_SCRATCH)
-                store_i64(one, CONFIG_HEADS, 1)
-                for word in range(HEAD_WORDS):
-                    store_i64(head_at(one, 0), word, load_i64(head, word))
-                add_next_bytes(grammar, automaton, one, next_bytes)
+            _fill_stay(loop, load_i64(batch, B_JOB_SELECTION))
             _sort_undecided(vocabulary, undecided, next_bytes, load_i64(batch, B_JOB_RANKS))
             work += left // 4
+    if not wide:
+        store_i64(job, J_PATH_LENGTH, -1)
     store_i64(job, J_STAGE, RANKS if wide else TRIE)
     return work
 

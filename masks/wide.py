@@ -297,7 +297,9 @@ def _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare, 
     start = load_i32(section(automaton, AT_FRAME_START), frame)
     counter = load_u8(section(automaton, AT_FRAME_KIND), frame) == COUNTER
     maximum = load_i64(section(automaton, AT_FRAME_MAXIMUM), frame)
-    store_i64(loop, L_SELF, 1 if n == 1 and not counter else 0)
+    store_i64(
+        loop, L_SELF, 1 if n == 1 and (not counter or flags_of(automaton, load_i64(states, 0)) & FINAL == 0) else 0
+    )
     limit = NO_LIMIT
     exact = 0
     # The count matters only where one of the states ends an item, so that another may begin.
@@ -433,12 +435,12 @@ def _cover(table, row_bytes, needed, wanted, rows):  # type: ignore[no-untyped-d
 
 
 @helper
-def select_wide(grammar, vocabulary, loop, selection, total, undecided):  # type: ignore[no-untyped-def]
+def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecided):  # type: ignore[no-untyped-def]
     """Add to `total` the tokens accepted wholesale, set `undecided` to those that must be walked.
 
     Returns (tokens accepted, tokens undecided, work done). Three sets of bytes tell tokens apart: those that leave the
     loop, those on no edge of the grammar at all, and all others outside the loop. `loop`'s second half describes
-    the state after one space likewise, for what follows the space.
+    the state after one space likewise, for what follows the space. `next_bytes`: the first bytes that are alive.
     """
     words = load_i64(vocabulary, V_WORDS)
     row_bytes = 8 * words
@@ -453,7 +455,9 @@ def select_wide(grammar, vocabulary, loop, selection, total, undecided):  # type
     store_i64(selection, S_MASK, total)
     store_i64(selection, S_UNDECIDED, undecided)
     store_i64(selection, S_VALID, load_i64(vocabulary, V_VALID))
-    store_i64(selection, S_SPACED, load_i64(vocabulary, V_SPACED) if spaced else nothing)
+    # Where no token may begin with a space, those that do drop out: likewise, with nothing accepted after it.
+    apart = spaced or (load_i64(next_bytes, 0) >> 0x20) & 1 == 0
+    store_i64(selection, S_SPACED, load_i64(vocabulary, V_SPACED) if apart else nothing)
     # Where every string is text, a token that is none is dead, or holds a byte that leaves the set.
     text_only = load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS) & UTF8 != 0
     store_i64(selection, S_UNSETTLED, nothing if text_only else presence + row_bytes)
@@ -474,7 +478,8 @@ def select_wide(grammar, vocabulary, loop, selection, total, undecided):  # type
             members = load_i64(grammar, G_LOOP_BITS) + row_bytes * (2 * klass + part)
         store_i64(fields, S_MEMBERS, members)
         store_i64(fields, S_LENGTH, lengths + row_bytes * limit)
-        store_i64(fields, S_LONGER, lengths + row_bytes * (longest if load_i64(own, L_EXACT) != 0 else limit))
+        none_longer = load_i64(own, L_EXACT) != 0 or (part == 1 and not spaced)
+        store_i64(fields, S_LONGER, lengths + row_bytes * (longest if none_longer else limit))
         for kind in range(3):
             if part == 1 and kind == 1:
                 continue
