@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import H_ROOT_FRAME
+from .graph import block_at, close_graph, put_bottom, put_triple, reach_byte_graph
 from .layout import (
     B_ARENA_USED,
     B_ARENA_WORDS,
@@ -42,7 +43,6 @@ from .layout import (
     SCRATCH_BASE,
     SCRATCH_BLOCK_WORDS,
 )
-from .graph import block_at, close_graph, put_bottom, put_triple, reach_byte_graph
 from .machine import AT_FRAME_START, AT_TOKEN_START, AT_TOKEN_SYMBOL, AT_TOKEN_TARGET
 from .memory import load_i32, load_i64, load_u8, section, store_i64
 from .pool import count as count_up

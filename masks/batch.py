@@ -13,6 +13,7 @@ import numpy.typing as npt
 from .._numba import entry_address
 from . import advance as _advance
 from . import step as _step
+from .bitmaps import SELECTION_WORDS
 from .errors import VocabularyError
 from .finish import lazy_distances, shortest_completion
 from .layout import (
@@ -28,14 +29,15 @@ from .layout import (
     B_HALF,
     B_HISTORY,
     B_JOB,
+    B_JOB_CHILDREN,
     B_JOB_CONFIGS,
-    B_JOB_MASK,
     B_JOB_RANKS,
     B_JOB_REGISTER,
+    B_JOB_SELECTION,
     B_JOB_SETS,
-    B_JOB_SPARE,
     B_JOB_STATE,
     B_JOB_TOTAL,
+    B_JOB_UNDECIDED,
     B_LIST_LENGTH,
     B_LIST_OFFSET,
     B_LIST_TOKENS,
@@ -191,14 +193,15 @@ class Batch:
             (B_SCRATCH, np.zeros(max(SCRATCH_WORDS, words), np.int64)),
             (B_SET_SCRATCH, np.zeros(2, np.int64)),
             (B_JOB, np.zeros(JOB_WORDS, np.int64)),
-            (B_JOB_MASK, np.zeros(words, np.int64)),
+            (B_JOB_UNDECIDED, np.zeros(words, np.int64)),
             (B_JOB_RANKS, np.zeros(self._tables.rank_words, np.int64)),
             (B_JOB_STATE, np.zeros(path, np.int64)),
             (B_JOB_REGISTER, np.zeros(path, np.int64)),
             (B_JOB_CONFIGS, np.zeros((path, CONFIG_WORDS), np.int64)),
             (B_JOB_SETS, np.zeros(path, np.int64)),
+            (B_JOB_CHILDREN, np.zeros(path, np.int64)),
             (B_JOB_TOTAL, np.zeros(words, np.int64)),
-            (B_JOB_SPARE, np.zeros((4, max(words, self._tables.rank_words)), np.int64)),
+            (B_JOB_SELECTION, np.zeros(SELECTION_WORDS, np.int64)),
             (B_COUNTERS, np.zeros(COUNTERS, np.int64)),
         ):
             array += 0  # touch every page now rather than in a step

@@ -33,7 +33,7 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_TOKEN_IDS,  # int32[symbols] token id of each token symbol
     G_STATE_MASK,  # int64[n_states] mask slot of each root-frame state: epoch << 32 | mask id; -1 unknown
     G_LOOP_BITS,  # int64[n_loops][2][words] tokens made of the loop class alone; after one space
-    G_LOOP_RANK_BITS,  # int64[n_loops][2][rank words]
+    G_KINDS,  # int64[KIND_WORDS] bytes that do the same in every state
     G_LOOP_EXACT,  # uint8[n_states] 1 where no code point above U+007F but those of the loop class may come next
     G_LOOP_SIZE,  # int32[n_loops] tokens made of the class
     G_BOUNDARY,  # uint8[n_states] 1 where a token may end; 0 (no address): everywhere
@@ -50,7 +50,7 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_LAZY_TABLE_SIZE,
     G_LAZY_MASK,  # int64[capacity] mask slot of each lazy state set
     G_LAZY_LOOP,  # int64[lazy states][3] L_STAY and L_TEXT of each position that loops on itself
-    G_LAZY_NEXT,  # int64[4] bytes on any edge
+    G_LIVE,  # int64[4] bytes on any edge
     G_LAZY_RENAMED,  # int32[capacity] scratch of compaction
     G_FRAME_STAMPS,  # int64[frames] stamp << 16 | number of the fresh node of this frame
     G_CONTEXTS,  # int64[MAX_CONTEXTS][CONTEXT_WORDS]
@@ -112,14 +112,15 @@ PAIR_NODE, PAIR_CONTEXT, PAIR_WORDS = range(3)
     B_SCRATCH,  # int64[SCRATCH_WORDS or words] configurations while they are being closed, masks while they are copied
     B_SET_SCRATCH,  # int64[2][lazy words]
     B_JOB,  # int64[JOB_WORDS] the mask being computed
-    B_JOB_MASK,  # int64[words] its tokens so far
+    B_JOB_UNDECIDED,  # int64[words] tokens of the head that must be walked
     B_JOB_RANKS,  # int64[rank words] ranks still to be walked
     B_JOB_STATE,  # int64[max bytes + 2] state after each byte of the path; -1: a whole configuration
     B_JOB_REGISTER,  # int64[max bytes + 2]
     B_JOB_CONFIGS,  # int64[max bytes + 2][CONFIG_WORDS]
     B_JOB_SETS,  # int64[max bytes + 2][lazy words] state sets after each byte of the path
-    B_JOB_TOTAL,  # int64[words] union over heads
-    B_JOB_SPARE,  # int64[4][words] scratch of masks.wide
+    B_JOB_CHILDREN,  # int64[max bytes + 2] TRIE: next child on each level | end of the children << 32
+    B_JOB_TOTAL,  # int64[words] the mask so far
+    B_JOB_SELECTION,  # int64[SELECTION_WORDS] what bitmaps.select_tokens reads
     B_RUN_JOB,  # address of the kernel walk.run_job
     B_COUNTERS,  # int64[COUNTERS]
     B_ARENAS,  # int64[slots] address of each slot's arena of stack blocks, 0: none
@@ -132,7 +133,7 @@ PAIR_NODE, PAIR_CONTEXT, PAIR_WORDS = range(3)
     B_STEP_EPOCH,  # pool epoch when the step began
     B_DIRECT,  # 1: masks of recursive grammars by walking the whole stack, without contexts
     B_FIELDS,
-) = range(52)
+) = range(53)
 
 MAX_ENDS = 32  # end tokens of one slot
 
@@ -208,9 +209,9 @@ READY, PENDING = 0, 1
     J_GRAMMAR,
     J_VOCABULARY,
     J_HEAD,  # head being walked
-    J_CURSOR,  # next trie node or rank
+    J_CURSOR,  # RANKS: next word
     J_PATH_RANK,  # RANKS: token whose bytes the path follows, -1: none
-    J_PATH_LENGTH,  # bytes of it that are alive on the path
+    J_PATH_LENGTH,  # bytes of it that are alive on the path; TRIE: bytes of the path, -1: none yet
     J_SOURCE,  # address of the configuration
     J_FOLLOW,  # address of 4 words: bytes that may follow once the head's top frame has returned
     J_LOOP,  # address of the words that masks.wide uses
@@ -238,3 +239,10 @@ L_SPACED = L_STATES + MAX_LOOP_STATES + 1  # 1 where the words after these descr
 L_SELF = L_SPACED + 1  # 1 where it stays in its own state on all of L_STAY (and L_TEXT)
 LOOP_WORDS = L_SELF + 1
 NO_LIMIT = 1 << 40
+
+# Words at G_KINDS. Bytes of one kind lead to the same state from every state.
+KIND_COUNT = 0
+KIND_OF = 1  # 256 words: the kind of each byte
+KIND_FIRST = KIND_OF + 256  # the lowest byte of each kind
+KIND_BYTES = KIND_FIRST + 256  # 4 words a kind: its bytes
+KIND_WORDS = KIND_BYTES + 4 * 256

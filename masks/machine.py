@@ -31,6 +31,7 @@ AT_CALL_START, AT_CALL_FRAME, AT_CALL_TARGET = _AT["call_start"], _AT["call_fram
 AT_TOKEN_START, AT_TOKEN_SYMBOL, AT_TOKEN_TARGET = _AT["token_start"], _AT["token_symbol"], _AT["token_target"]
 AT_FRAME_START, AT_FRAME_KIND = _AT["frame_start"], _AT["frame_kind"]
 AT_FRAME_MINIMUM, AT_FRAME_MAXIMUM = _AT["frame_minimum"], _AT["frame_maximum"]
+AT_FRAME_FIRST, AT_FRAME_FOLLOW = _AT["frame_first"], _AT["frame_follow"]
 AT_LAZY_EDGE_START, AT_LAZY_EDGES, AT_LAZY_FINAL = _AT["lazy_edge_start"], _AT["lazy_edges"], _AT["lazy_final"]
 
 

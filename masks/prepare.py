@@ -41,7 +41,6 @@ from .memory import (
     call_kernel,
     count_bits,
     count_trailing_zeros,
-    load_i16,
     load_i32,
     load_i64,
     load_u8,
@@ -49,16 +48,14 @@ from .memory import (
     store_i64,
 )
 from .trie import (
+    TOKEN_ENDS,
     V_ABSENT,
-    V_NODE_BYTE,
-    V_NODE_DEPTH,
-    V_NODE_RANK,
-    V_NODE_SKIP,
-    V_NODES,
+    V_NODE,
     V_RANK_BYTES,
     V_RANK_ID,
     V_RANK_START,
     V_RANKS,
+    V_ROOT,
     V_TOKEN_BYTES,
     V_TOKEN_START,
     VocabularyTables,
@@ -69,8 +66,8 @@ if TYPE_CHECKING:
     from .vocabulary import Vocabulary
 
 
-@kernel("void(int64, uint8[::1], int64[:, ::1], int64[:, ::1])")
-def _class_members(vocabulary, table, by_id, by_rank):  # type: ignore[no-untyped-def]
+@kernel("void(int64, uint8[::1], int64[:, ::1])")
+def _class_members(vocabulary, table, by_id):  # type: ignore[no-untyped-def]
     """Bitmaps of the tokens all of whose code points have their bit set in `table` (one bit a code point).
 
     Row 0: all of them; row 1: all but the first, which is a space. The last one may be cut short.
@@ -121,15 +118,13 @@ def _class_members(vocabulary, table, by_id, by_rank):  # type: ignore[no-untype
             token = load_i32(rank_id, rank)
             if inside:
                 by_id[0, token >> 6] |= np.int64(1) << np.int64(token & 63)
-                by_rank[0, rank >> 6] |= np.int64(1) << np.int64(rank & 63)
             if load_u8(data, begin) == 0x20 and end > begin + 1:
                 by_id[1, token >> 6] |= np.int64(1) << np.int64(token & 63)
-                by_rank[1, rank >> 6] |= np.int64(1) << np.int64(rank & 63)
 
 
-def loop_members(tables: VocabularyTables, ranges: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int64], ...]:
-    """(by id, by rank) bitmaps of the tokens made of code points in `ranges`; kept with the tables."""
-    cache: dict[bytes, tuple[npt.NDArray[np.int64], ...]] = tables.__dict__.setdefault("_members", {})
+def loop_members(tables: VocabularyTables, ranges: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """Bitmaps of the tokens made of code points in `ranges`, and of those after one space; kept with the tables."""
+    cache: dict[bytes, npt.NDArray[np.int64]] = tables.__dict__.setdefault("_members", {})
     key = ranges.tobytes()
     if key not in cache:
         # Differences, then a running sum: the quickest way to paint many ranges.
@@ -137,8 +132,8 @@ def loop_members(tables: VocabularyTables, ranges: npt.NDArray[np.int32]) -> tup
         paint[ranges[0::2]] += 1
         paint[ranges[1::2] + 1] -= 1
         table = np.packbits(np.cumsum(paint[:-1], dtype=np.int8).view(np.bool_), bitorder="little")
-        result = np.zeros((2, tables.words), np.int64), np.zeros((2, tables.rank_words), np.int64)
-        _class_members(tables.address, table, *result)
+        result = np.zeros((2, tables.words), np.int64)
+        _class_members(tables.address, table, result)
         cache[key] = result
     return cache[key]
 
@@ -196,24 +191,33 @@ def exact_loops(automaton, n_states, sizes, exact):  # type: ignore[no-untyped-d
 @helper
 def _token_to_good(automaton, vocabulary, state, good, path, work):  # type: ignore[no-untyped-def]
     """(does a whole token lead from `state` to a good one, work left)."""
-    node_byte = load_i64(vocabulary, V_NODE_BYTE)
-    node_depth = load_i64(vocabulary, V_NODE_DEPTH)
-    node_skip = load_i64(vocabulary, V_NODE_SKIP)
-    node_rank = load_i64(vocabulary, V_NODE_RANK)
-    nodes = load_i64(vocabulary, V_NODES)
-    path[0] = state
-    node = 0
-    while node < nodes and work >= 0:
-        work -= 1
-        depth = load_i16(node_depth, node)
-        target = delta(automaton, path[depth], load_u8(node_byte, node))
-        if target < 0:
-            node = load_i32(node_skip, node)
+    table = load_i64(vocabulary, V_NODE)
+    root = load_i64(vocabulary, V_ROOT)
+    child = root >> 32
+    end = child + ((root >> 16) & 0xFFFF)
+    path[0, 0] = state
+    depth = 0
+    while work >= 0:
+        if child == end:
+            if depth == 0:
+                break
+            depth -= 1
+            child, end = path[depth, 1], path[depth, 2]
             continue
-        path[depth + 1] = target
-        if good[target] and load_i32(node_rank, node) < load_i32(node_rank, node + 1):
+        work -= 1
+        packed = load_i64(table, child)
+        child += 1
+        target = delta(automaton, path[depth, 0], packed & 0xFF)
+        if target < 0:
+            continue
+        if good[target] and packed & TOKEN_ENDS != 0:
             return True, work
-        node += 1
+        path[depth, 1] = child
+        path[depth, 2] = end
+        depth += 1
+        path[depth, 0] = target
+        child = packed >> 32
+        end = child + ((packed >> 16) & 0xFFFF)
     return False, work
 
 
@@ -223,7 +227,7 @@ def _spell(automaton, vocabulary, n_states, good, work):  # type: ignore[no-unty
 
     Returns the work left, negative: too much.
     """
-    path = np.empty(4096, np.int64)
+    path = np.empty((4096, 3), np.int64)
     changed = True
     while changed and work >= 0:
         changed = False

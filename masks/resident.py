@@ -13,18 +13,18 @@ from .layout import (
     G_AUTOMATON,
     G_BOUNDARY,
     G_FIELDS,
+    G_KINDS,
     G_LAZY_CAPACITY,
     G_LAZY_LOOP,
     G_LAZY_MASK,
-    G_LAZY_NEXT,
     G_LAZY_RENAMED,
     G_LAZY_SETS,
     G_LAZY_TABLE,
     G_LAZY_TABLE_SIZE,
     G_LAZY_WORDS,
+    G_LIVE,
     G_LOOP_BITS,
     G_LOOP_EXACT,
-    G_LOOP_RANK_BITS,
     G_LOOP_SIZE,
     G_NUMBER,
     G_READY_DENSE,
@@ -34,6 +34,11 @@ from .layout import (
     G_SINGLE,
     G_STATE_MASK,
     G_TOKEN_IDS,
+    KIND_BYTES,
+    KIND_COUNT,
+    KIND_FIRST,
+    KIND_OF,
+    KIND_WORDS,
 )
 from .memory import Block
 from .prepare import exact_loops, lazy_loops, live_bytes, loop_members
@@ -79,6 +84,21 @@ def _single_items(automaton: Automaton) -> npt.NDArray[np.uint8]:
     return single
 
 
+def _byte_kinds(automaton: Automaton) -> npt.NDArray[np.int64]:
+    """The words of G_KINDS: the byte classes, and each byte of a state with one edge by itself."""
+    kind = automaton["byte_class"].astype(np.int64)
+    singles = np.flatnonzero(np.bincount(automaton["single_byte"], minlength=256))
+    kind[singles] = 256 + singles
+    _, first, kind = np.unique(kind, return_index=True, return_inverse=True)
+    words = np.zeros(KIND_WORDS, np.int64)
+    words[KIND_COUNT] = len(first)
+    words[KIND_OF:KIND_FIRST] = kind
+    words[KIND_FIRST : KIND_FIRST + len(first)] = first
+    members = np.packbits(kind == np.arange(len(first))[:, None], axis=1, bitorder="little")
+    words[KIND_BYTES : KIND_BYTES + 4 * len(first)] = members.view(np.int64).reshape(-1)
+    return words
+
+
 class Resident:
     """One compiled grammar's block in one batch. `users` counts the sequences that hold it."""
 
@@ -91,6 +111,8 @@ class Resident:
         block.set_array(G_TOKEN_IDS, np.append(compiled.token_ids, np.int32(-1)))
         block.set_array(G_STATE_MASK, np.full(max(automaton.n_states, 1), -1, np.int64))
         block.set_array(G_SINGLE, _single_items(automaton))
+        block.set_array(G_KINDS, _byte_kinds(automaton))
+        block.set_array(G_LIVE, np.packbits(live_bytes(automaton), bitorder="little").view(np.int64).copy())
         bounds = automaton["loop_start"]
         if len(bounds) > 1:
             members = [
@@ -100,13 +122,12 @@ class Resident:
             for i, (a, b) in enumerate(itertools.pairwise(bounds)):
                 ranges = automaton["loop_ranges"][2 * a : 2 * b].reshape(-1, 2)
                 sizes[i] = np.maximum(ranges[:, 1] - np.maximum(ranges[:, 0], 0x80) + 1, 0).sum()
-            counts = [int(np.bitwise_count(m[0][0].view(np.uint64)).sum()) for m in members]
+            counts = [int(np.bitwise_count(m[0].view(np.uint64)).sum()) for m in members]
             block.set_array(G_LOOP_SIZE, np.array(counts, np.int32))
             exact = np.zeros(automaton.n_states, np.uint8)
             exact_loops(automaton.address, automaton.n_states, sizes, exact)
             block.set_array(G_LOOP_EXACT, exact)
-            block.set_array(G_LOOP_BITS, np.stack([m[0] for m in members]))
-            block.set_array(G_LOOP_RANK_BITS, np.stack([m[1] for m in members]))
+            block.set_array(G_LOOP_BITS, np.stack(members))
         if compiled.boundary is not None:
             block.set_array(G_BOUNDARY, compiled.boundary)
         if compiled.ready is not None:
@@ -129,7 +150,6 @@ class Resident:
             scratch = np.zeros((5, self.lazy_words), np.int64)
             lazy_loops(automaton.address, self.lazy_words, scratch.ctypes.data, loops)
             block.set_array(G_LAZY_LOOP, loops)
-            block.set_array(G_LAZY_NEXT, np.packbits(live_bytes(automaton), bitorder="little").view(np.int64).copy())
         self.block = block
         self.compiled = compiled
         self.users = 0

@@ -1,12 +1,12 @@
 """The vocabulary as kernels see it: a token trie and bitmaps of what tokens are made of.
 
 Text tokens are sorted by their bytes; a token's place in that order is its *rank* (equal byte
-strings have adjacent ranks). The trie is flattened in preorder, so a subtree is a contiguous range
-of nodes and of ranks (llguidance's and XGrammar's layouts, FIELD 3.1, seen from both sides).
+strings have adjacent ranks). In the trie the children of a node are neighbours, so that the dead ones cost no more
+than their bytes: in preorder (llguidance's layout, FIELD 3.1) each sibling is somewhere else in memory.
 
 For wide states (`masks.wide`) the tokens that contain a byte of some range are kept as bitmaps: a
-segment tree over the 256 byte values, so that any range of bytes is the OR of at most 14 rows. Each
-bitmap exists in id order (what a mask is made of) and in rank order (what a walk goes through).
+segment tree over the 256 byte values, so that any range of bytes is the OR of at most 14 rows. They are in
+id order, which a mask is made of.
 """
 
 from __future__ import annotations
@@ -30,59 +30,103 @@ if TYPE_CHECKING:
     V_RANKS,  # text tokens
     V_RANK_WORDS,
     V_NODES,  # trie nodes, without the root
-    V_NODE_BYTE,  # uint8[nodes]
-    V_NODE_DEPTH,  # int16[nodes] 0 for children of the root
-    V_NODE_SKIP,  # int32[nodes] first node after the subtree
-    V_NODE_RANK,  # int32[nodes + 1] first rank of the subtree; a node's own tokens end where the next node's begin
+    V_NODE,  # int64[nodes] byte | TOKEN_ENDS | SAME_TOKENS | children << 16 | first child << 32
+    V_NODE_TOKEN,  # int32[nodes] id of a token that ends there, or -1
+    V_NEXT_SAME,  # int32[size] the next token of the same bytes, or -1
+    V_ROOT,  # the root's word as in V_NODE
     V_RANK_ID,  # int32[ranks] token id
     V_RANK_START,  # int32[ranks + 1] where the token's bytes begin in RANK_BYTES
     V_RANK_BYTES,  # uint8[...] the tokens' bytes in rank order
-    V_PRESENCE,  # int64[512][words] row i: tokens with a byte of segment i; row 256 + b: byte b; row 1: any byte
-    V_RANK_PRESENCE,  # the same in rank order
+    V_ID_RANK,  # int32[size] rank of a text token
+    V_RECORD,  # int64[ranks][2] first 8 bytes, zeros after them; length | RECORD_VALID | start in RANK_BYTES << 16
+    V_PRESENCE,  # int64[513][words] row i: tokens with a byte of segment i; row 256 + b: byte b; 1: any byte; 0: none
+    V_REST,  # the same of each token without its first byte
     V_VALID,  # int64[words] tokens that are valid UTF-8 text, the last code point perhaps cut short
-    V_RANK_VALID,
+    V_SPACED,  # int64[words] valid tokens that begin with a space and go on
     V_LENGTH,  # int64[max_length + 1][words] row k: valid tokens of at most k code points, begun ones counted
-    V_RANK_LENGTH,
     V_MAX_LENGTH,  # longest valid token in code points
     V_MAX_BYTES,  # longest text token in bytes
     V_TOKEN_START,  # int64[size + 1] where the token's bytes begin in TOKEN_BYTES
     V_TOKEN_BYTES,  # uint8[...]
     V_TOKEN_TEXT,  # uint8[size] 1 where the token is text
-    V_REST,  # int64[512][words] as PRESENCE, each token without its first byte
-    V_RANK_REST,
     V_FIRST_RANK,  # int32[257] first rank of the tokens that begin with a byte
-    V_SPACED,  # int64[words] valid tokens that begin with a space and go on
-    V_RANK_SPACED,
     V_ABSENT,  # int64[4] bytes that no token has
     V_FIELDS,
-) = range(30)
+) = range(27)
+
+TOKEN_ENDS = 1 << 8
+SAME_TOKENS = 1 << 9  # several tokens end there
+RECORD_VALID = 1 << 15  # the token is in V_VALID
+RECORD_LENGTH = RECORD_VALID - 1
+#: The row of PRESENCE and REST of the ASCII bytes that are no letter, digit, hyphen or underscore.
+PUNCTUATION = 512
+_WORD_BYTES = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+PUNCTUATION_LOW = ~sum(1 << b for b in _WORD_BYTES if b < 64)  # as int64 words
+PUNCTUATION_HIGH = ~sum(1 << (b - 64) for b in _WORD_BYTES if b >= 64)
 
 
-@kernel(
-    "void(uint8[::1], int32[::1], int32[::1], int32[::1], uint8[::1], int16[::1], int32[::1], int32[::1], int64[::1])"
-)
-def _flatten(data, start, order, common, node_byte, node_depth, node_skip, node_rank, counts):  # type: ignore[no-untyped-def]
-    """Preorder trie of sorted tokens; `common[i]` is the prefix length token i shares with token i - 1."""
+@kernel("int64(uint8[::1], int32[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1])")
+def _flatten(data, start, rank_id, common, node, node_token, next_same):  # type: ignore[no-untyped-def]
+    """Trie of sorted tokens; returns the root's word. `common[i]`: length of the prefix that token i shares with i - 1.
+
+    First in preorder, then block by block: the children of a node, then the blocks below each of them.
+    """
+    skip = np.empty(len(node), np.int32)
+    byte = np.empty(len(node), np.int64)
+    token = np.full(len(node), -1, np.int32)
+    open_nodes = np.empty(4096, np.int32)
     n = 0
-    open_nodes = np.empty(4096, np.int64)
     depth = 0
-    for rank in range(len(order)):
+    for rank in range(len(common)):
         begin, end = start[rank], start[rank + 1]
         while depth > common[rank]:
             depth -= 1
-            node_skip[open_nodes[depth]] = n
+            skip[open_nodes[depth]] = n
         for position in range(begin + depth, end):
-            node_byte[n] = data[position]
-            node_depth[n] = depth
-            node_rank[n] = rank
+            byte[n] = data[position]
             open_nodes[depth] = n
             depth += 1
             n += 1
+        last = open_nodes[depth - 1]
+        if token[last] >= 0:
+            byte[last] |= SAME_TOKENS
+            next_same[rank_id[rank]] = token[last]
+        token[last] = rank_id[rank]
+        byte[last] |= TOKEN_ENDS
     while depth > 0:
         depth -= 1
-        node_skip[open_nodes[depth]] = n
-    node_rank[n] = len(order)
-    counts[0] = n
+        skip[open_nodes[depth]] = n
+    # (node in preorder, its place) still to be given children; -1: the root.
+    waiting = np.empty((len(node) + 1, 2), np.int32)
+    waiting[0, 0] = -1
+    waiting[0, 1] = -1
+    left = 1
+    placed = 0
+    root = np.int64(0)
+    while left > 0:
+        left -= 1
+        parent, place = waiting[left, 0], waiting[left, 1]
+        child = parent + 1
+        stop = n if parent < 0 else skip[parent]
+        first = placed
+        while child < stop:
+            node[placed] = byte[child]
+            node_token[placed] = token[child]
+            placed += 1
+            child = skip[child]
+        children = (np.int64(placed - first) << np.int64(16)) | (np.int64(first) << np.int64(32))
+        if parent < 0:
+            root = children
+        else:
+            node[place] |= children
+        # The last block to be put on the pile is the next: so in reverse.
+        child = parent + 1
+        for i in range(placed - first):
+            waiting[left + placed - first - 1 - i, 0] = child
+            waiting[left + placed - first - 1 - i, 1] = first + i
+            child = skip[child]
+        left += placed - first
+    return root
 
 
 @kernel("void(uint8[::1], int32[::1], int32[::1])")
@@ -157,10 +201,14 @@ def _fill_bitmaps(data, start, place, presence, rest, valid, spaced, length, len
             if lengths[rank] > 1 and data[start[rank]] == 0x20:
                 spaced[word] |= bit
             length[lengths[rank], word] |= bit
-    for i in range(255, 0, -1):
-        for w in range(presence.shape[1]):
-            presence[i, w] = presence[2 * i, w] | presence[2 * i + 1, w]
-            rest[i, w] = rest[2 * i, w] | rest[2 * i + 1, w]
+    for table in (presence, rest):
+        for i in range(255, 0, -1):
+            for w in range(table.shape[1]):
+                table[i, w] = table[2 * i, w] | table[2 * i + 1, w]
+        for byte in range(128):
+            if ((PUNCTUATION_LOW if byte < 64 else PUNCTUATION_HIGH) >> (byte & 63)) & 1 != 0:
+                for w in range(table.shape[1]):
+                    table[PUNCTUATION, w] |= table[256 + byte, w]
     for k in range(1, length.shape[0]):
         for w in range(length.shape[1]):
             length[k, w] |= length[k - 1, w]
@@ -209,28 +257,29 @@ class VocabularyTables:
         if ranks:
             _common_prefixes(data, rank_start, common)
         nodes = int(len(data) - common.sum())
-        node_byte = np.zeros(nodes, np.uint8)
-        node_depth = np.zeros(nodes, np.int16)
-        node_skip = np.zeros(nodes, np.int32)
-        node_rank = np.zeros(nodes + 1, np.int32)
-        counts = np.zeros(1, np.int64)
-        _flatten(data, rank_start, rank_id, common, node_byte, node_depth, node_skip, node_rank, counts)
-        assert counts[0] == nodes
+        node = np.zeros(nodes, np.int64)
+        node_token = np.zeros(nodes, np.int32)
+        next_same = np.full(size, -1, np.int32)
+        root = _flatten(data, rank_start, rank_id, common, node, node_token, next_same)
         lengths = np.zeros(ranks, np.int32)
         _count_lengths(data, rank_start, lengths)
         longest = int(lengths.max(initial=0))
         words = -(-max(vocabulary.width, 1) // 64)
         rank_words = max(1, -(-ranks // 64))
         block = Block(V_FIELDS)
-        by_id = V_PRESENCE, V_REST, V_VALID, V_SPACED, V_LENGTH
-        by_rank = V_RANK_PRESENCE, V_RANK_REST, V_RANK_VALID, V_RANK_SPACED, V_RANK_LENGTH
-        for place, width, fields in ((rank_id, words, by_id), (np.arange(ranks, dtype=np.int32), rank_words, by_rank)):
-            rows = (512, 512, 1, 1, longest + 1)
-            maps = [np.zeros((n, width), np.int64) for n in rows]
-            presence, rest, valid, spaced, length = maps
-            _fill_bitmaps(data, rank_start, place, presence, rest, valid[0], spaced[0], length, lengths)
-            for field, bitmap in zip(fields, maps, strict=True):
-                block.set_array(field, bitmap)
+        fields = V_PRESENCE, V_REST, V_LENGTH, V_VALID, V_SPACED
+        maps = [np.zeros((n, words), np.int64) for n in (513, 513, longest + 1, 1, 1)]
+        presence, rest, length, valid, spaced = maps
+        _fill_bitmaps(data, rank_start, rank_id, presence, rest, valid[0], spaced[0], length, lengths)
+        for field, bitmap in zip(fields, maps, strict=True):
+            block.set_array(field, bitmap)
+        id_rank = np.zeros(size, np.int32)
+        id_rank[rank_id] = np.arange(ranks, dtype=np.int32)
+        places = np.arange(8) + rank_start[:-1, None]
+        record = np.zeros((ranks, 2), np.int64)
+        firsts = np.append(data, np.zeros(8, np.uint8))[places] * (places < rank_start[1:, None])
+        record[:, 0] = np.ascontiguousarray(firsts).view("<i8")[:, 0]
+        record[:, 1] = np.diff(rank_start) | (lengths >= 0) * RECORD_VALID | (rank_start[:-1].astype(np.int64) << 16)
         used = np.zeros(256, bool)
         used[data] = True
         first_rank = np.searchsorted(data[rank_start[:-1]], np.arange(257)).astype(np.int32)
@@ -240,15 +289,17 @@ class VocabularyTables:
             (V_RANKS, ranks),
             (V_RANK_WORDS, rank_words),
             (V_NODES, nodes),
+            (V_ROOT, root),
             (V_MAX_LENGTH, longest),
             (V_MAX_BYTES, int(np.diff(rank_start).max(initial=0))),
         ):
             block.set_number(index, number)
         for index, array in (
-            (V_NODE_BYTE, node_byte),
-            (V_NODE_DEPTH, node_depth),
-            (V_NODE_SKIP, node_skip),
-            (V_NODE_RANK, node_rank),
+            (V_NODE, node),
+            (V_NODE_TOKEN, node_token),
+            (V_NEXT_SAME, next_same),
+            (V_ID_RANK, id_rank),
+            (V_RECORD, record),
             (V_RANK_ID, rank_id),
             (V_RANK_START, rank_start),
             (V_RANK_BYTES, data),

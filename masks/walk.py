@@ -13,16 +13,18 @@ from __future__ import annotations
 
 from .._numba import helper, kernel
 from ..grammar.automaton import CALLS, FINAL, H_FLAGS, H_N_CLASSES, HAS_CALLS, HAS_TOKENS, LAZY
+from .bitmaps import prefetch
 from .layout import (
     B_JOB,
+    B_JOB_CHILDREN,
     B_JOB_CONFIGS,
-    B_JOB_MASK,
     B_JOB_RANKS,
     B_JOB_REGISTER,
+    B_JOB_SELECTION,
     B_JOB_SETS,
-    B_JOB_SPARE,
     B_JOB_STATE,
     B_JOB_TOTAL,
+    B_JOB_UNDECIDED,
     B_SCRATCH,
     B_VOCABULARY,
     B_WORDS,
@@ -35,9 +37,9 @@ from .layout import (
     G_AUTOMATON,
     G_BOUNDARY,
     G_LAZY_LOOP,
-    G_LAZY_NEXT,
     G_LAZY_SETS,
     G_LAZY_WORDS,
+    G_LIVE,
     G_TOKEN_IDS,
     HEAD_DEPTH,
     HEAD_STATES,
@@ -89,24 +91,30 @@ from .machine import (
     top_register,
     top_state,
 )
-from .memory import count_bits, count_trailing_zeros, load_i16, load_i32, load_i64, load_u8, section, store_i64
+from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64, store_u8
 from .pool import count
 from .trie import (
+    RECORD_LENGTH,
+    RECORD_VALID,
+    SAME_TOKENS,
+    TOKEN_ENDS,
     V_FIRST_RANK,
-    V_NODE_BYTE,
-    V_NODE_DEPTH,
-    V_NODE_RANK,
-    V_NODE_SKIP,
-    V_NODES,
+    V_ID_RANK,
+    V_NEXT_SAME,
+    V_NODE,
+    V_NODE_TOKEN,
     V_RANK_BYTES,
     V_RANK_ID,
-    V_RANK_START,
     V_RANK_WORDS,
+    V_RECORD,
+    V_ROOT,
     V_WORDS,
 )
-from .wide import MIN_WIDE_BYTES, add_next_bytes, fill_wide, find_loops, local_step
+from .wide import MIN_WIDE_BYTES, add_next_bytes, find_loops, select_wide
 
 CONFIG_COST = 16  # fuel of stepping a configuration, in byte edges
+#: More undecided tokens than this are not sorted out one by one: that is done in one go.
+MAX_UNDECIDED = 32768
 
 
 @helper
@@ -186,21 +194,38 @@ def _step_path(batch, automaton, depth, byte):  # type: ignore[no-untyped-def]
 
 @helper
 def _step_lazy(batch, grammar, automaton, depth, byte):  # type: ignore[no-untyped-def]
-    """`_step_path` of a lazy grammar: the path holds state sets."""
+    """`_step_path` of a lazy grammar: the path holds state sets, and -1 for each state."""
+    store_i64(load_i64(batch, B_JOB_STATE), depth + 1, -1)
     words = load_i64(grammar, G_LAZY_WORDS)
     sets = load_i64(batch, B_JOB_SETS)
     return lazy_step(automaton, sets + 8 * words * depth, words, byte, sets + 8 * words * (depth + 1))
 
 
 @helper
-def _step_fast(edges, dense, classes, n_classes, single_byte, single_target, state, byte):  # type: ignore[no-untyped-def]
-    """`machine.delta` with the sections looked up once a walk."""
+def _step_slow(batch, grammar, automaton, lazy, depth, byte):  # type: ignore[no-untyped-def]
+    """Extend the path by one byte where that may be more than a byte edge. Returns the work, negative where it dies."""
+    if lazy:
+        return _step_lazy(batch, grammar, automaton, depth, byte)
+    return _step_path(batch, automaton, depth, byte)
+
+
+@helper
+def _step_fast(automaton, edges, dense, classes, n_classes, flags, special, state, byte):  # type: ignore[no-untyped-def]
+    """Target of the byte, -1 where it dies, -2 where `_step_slow` must find out. Sections are looked up once a walk.
+
+    `special`: flags of states that may be left by other ways than a byte edge; 0: there are none.
+    """
+    if state < 0 or (special != 0 and load_u8(flags, state) & special != 0):
+        return -2
     edge = load_i32(edges, state)
+    target = -1
     if edge >= 0:
-        return load_i32(dense, edge * n_classes + load_u8(classes, byte))
-    if edge == -1 or load_u8(single_byte, -2 - edge) != byte:
-        return -1
-    return load_i32(single_target, -2 - edge)
+        target = load_i32(dense, edge * n_classes + load_u8(classes, byte))
+    elif edge != -1 and load_u8(section(automaton, AT_SINGLE_BYTE), -2 - edge) == byte:
+        target = load_i32(section(automaton, AT_SINGLE_TARGET), -2 - edge)
+    if special != 0 and target >= 0 and load_u8(flags, target) & special != 0:
+        return -2
+    return target
 
 
 @helper
@@ -216,58 +241,72 @@ def _may_end_token(batch, grammar, depth):  # type: ignore[no-untyped-def]
 def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ignore[no-untyped-def]
     """Go on through the trie. Returns the fuel left; J_UNFINISHED says whether it ran out first."""
     job = load_i64(batch, B_JOB)
-    mask = load_i64(batch, B_JOB_MASK)
-    node_byte = load_i64(vocabulary, V_NODE_BYTE)
-    node_depth = load_i64(vocabulary, V_NODE_DEPTH)
-    node_skip = load_i64(vocabulary, V_NODE_SKIP)
-    node_rank = load_i64(vocabulary, V_NODE_RANK)
-    rank_id = load_i64(vocabulary, V_RANK_ID)
-    nodes = load_i64(vocabulary, V_NODES)
-    node = load_i64(job, J_CURSOR)
+    total = load_i64(batch, B_JOB_TOTAL)
+    table = load_i64(vocabulary, V_NODE)
+    node_token = load_i64(vocabulary, V_NODE_TOKEN)
+    next_same = load_i64(vocabulary, V_NEXT_SAME)
+    children = load_i64(batch, B_JOB_CHILDREN)
     edges = section(automaton, AT_EDGES)
     dense = section(automaton, AT_DENSE)
     classes = section(automaton, AT_BYTE_CLASS)
     n_classes = load_i64(automaton, H_N_CLASSES)
-    single_byte = section(automaton, AT_SINGLE_BYTE)
-    single_target = section(automaton, AT_SINGLE_TARGET)
-    state_flags = section(automaton, AT_STATE_FLAGS)
+    flags = section(automaton, AT_STATE_FLAGS)
     states = load_i64(batch, B_JOB_STATE)
     registers = load_i64(batch, B_JOB_REGISTER)
-    # Flags that make a state more than its byte edges: none in a grammar of one frame.
+    # In a grammar of one frame no state has more than its byte edges.
     special = FINAL | HAS_CALLS if load_i64(automaton, H_FLAGS) & CALLS else 0
-    while node < nodes:
+    depth = load_i64(job, J_PATH_LENGTH)
+    packed = load_i64(vocabulary, V_ROOT)
+    child = packed >> 32
+    end = child + ((packed >> 16) & 0xFFFF)
+    if depth >= 0:
+        packed = load_i64(children, depth)
+        child, end = packed & 0xFFFFFFFF, packed >> 32
+    else:
+        depth = 0
+    while True:
+        if child == end:
+            if depth == 0:
+                break
+            depth -= 1
+            packed = load_i64(children, depth)
+            child, end = packed & 0xFFFFFFFF, packed >> 32
+            continue
         if fuel <= 0:
-            store_i64(job, J_CURSOR, node)
+            store_i64(children, depth, child | (end << 32))
+            store_i64(job, J_PATH_LENGTH, depth)
             store_i64(job, J_UNFINISHED, 1)
             return fuel
-        depth = load_i16(node_depth, node)
-        byte = load_u8(node_byte, node)
-        state = -1 if lazy else load_i64(states, depth)
-        if state >= 0 and load_u8(state_flags, state) & special == 0:
-            work = 1
-            target = _step_fast(edges, dense, classes, n_classes, single_byte, single_target, state, byte)
-            if target < 0:
-                work = -1
-            elif load_u8(state_flags, target) & special == 0:
-                store_i64(states, depth + 1, target)
-                store_i64(registers, depth + 1, load_i64(registers, depth))
-            else:
-                work = _step_path(batch, automaton, depth, byte)
-        elif lazy:
-            work = _step_lazy(batch, grammar, automaton, depth, byte)
-        else:
-            work = _step_path(batch, automaton, depth, byte)
-        if work < 0:
-            fuel += work
-            node = load_i32(node_skip, node)
+        packed = load_i64(table, child)
+        child += 1
+        byte = packed & 0xFF
+        target = _step_fast(automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte)
+        if target == -1:
+            fuel -= 1
             continue
-        fuel -= work
-        first = load_i32(node_rank, node)
-        last = load_i32(node_rank, node + 1)
-        if first < last and _may_end_token(batch, grammar, depth + 1):
-            for rank in range(first, last):
-                _set_bit(mask, load_i32(rank_id, rank))
-        node += 1
+        if target >= 0:
+            fuel -= 1
+            store_i64(states, depth + 1, target)
+            if special != 0:
+                store_i64(registers, depth + 1, load_i64(registers, depth))
+        else:
+            work = _step_slow(batch, grammar, automaton, lazy, depth, byte)
+            fuel -= abs(work)
+            if work < 0:
+                continue
+        if packed & TOKEN_ENDS != 0 and _may_end_token(batch, grammar, depth + 1):
+            token = load_i32(node_token, child - 1)
+            _set_bit(total, token)
+            if packed & SAME_TOKENS != 0:
+                token = load_i32(next_same, token)
+                while token >= 0:
+                    _set_bit(total, token)
+                    token = load_i32(next_same, token)
+        if packed & (0xFFFF << 16) != 0:
+            store_i64(children, depth, child | (end << 32))
+            depth += 1
+            child = packed >> 32
+            end = child + ((packed >> 16) & 0xFFFF)
     store_i64(job, J_UNFINISHED, 0)
     return fuel
 
@@ -276,10 +315,10 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: igno
 def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ignore[no-untyped-def]
     """Go on through the undecided tokens. Returns the fuel left; J_UNFINISHED says whether it ran out first."""
     job = load_i64(batch, B_JOB)
-    mask = load_i64(batch, B_JOB_MASK)
+    total = load_i64(batch, B_JOB_TOTAL)
     ranks = load_i64(batch, B_JOB_RANKS)
     rank_words = load_i64(vocabulary, V_RANK_WORDS)
-    rank_start = load_i64(vocabulary, V_RANK_START)
+    record = load_i64(vocabulary, V_RECORD)
     data = load_i64(vocabulary, V_RANK_BYTES)
     rank_id = load_i64(vocabulary, V_RANK_ID)
     first_rank = load_i64(vocabulary, V_FIRST_RANK)
@@ -287,18 +326,16 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
     alive = load_i64(job, J_PATH_LENGTH)
     loop = load_i64(job, J_LOOP)
     itself = load_i64(loop, L_SELF) != 0
-    text = load_i64(loop, L_TEXT) != 0
+    stay = load_i64(batch, B_JOB_SELECTION)
     word = load_i64(job, J_CURSOR)
     edges = section(automaton, AT_EDGES)
     dense = section(automaton, AT_DENSE)
     classes = section(automaton, AT_BYTE_CLASS)
     n_classes = load_i64(automaton, H_N_CLASSES)
-    single_byte = section(automaton, AT_SINGLE_BYTE)
-    single_target = section(automaton, AT_SINGLE_TARGET)
-    state_flags = section(automaton, AT_STATE_FLAGS)
+    flags = section(automaton, AT_STATE_FLAGS)
     states = load_i64(batch, B_JOB_STATE)
     registers = load_i64(batch, B_JOB_REGISTER)
-    # Flags that make a state more than its byte edges: none in a grammar of one frame.
+    # In a grammar of one frame no state has more than its byte edges.
     special = FINAL | HAS_CALLS if load_i64(automaton, H_FLAGS) & CALLS else 0
     while word < rank_words:
         bits = load_i64(ranks, word)
@@ -312,60 +349,66 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
                 return fuel
             rank = 64 * word + count_trailing_zeros(bits)
             bits &= bits - 1
-            begin = load_i32(rank_start, rank)
-            length = load_i32(rank_start, rank + 1) - begin
+            first = load_i64(record, 2 * rank)
+            place = load_i64(record, 2 * rank + 1)
+            begin, length = place >> 16, place & RECORD_LENGTH
             depth = 0
             if itself:
-                # Up to the first byte outside the set the state is the head's own.
-                while depth < length:
-                    byte = load_u8(data, begin + depth)
-                    if byte < 0x80:
-                        if (load_i64(loop, L_STAY + (byte >> 6)) >> (byte & 63)) & 1 == 0:
-                            break
-                    elif not text:
-                        break
-                    depth += 1
+                # Up to the first byte outside the set the state is the head's own; for all of the first eight at once.
+                if place & RECORD_VALID != 0:
+                    inside = 0
+                    for i in range(8):
+                        inside |= load_u8(stay, (first >> (8 * i)) & 0xFF) << i
+                    depth = min(count_trailing_zeros(~inside), length)
+                    if depth == 8:
+                        while depth < length and load_u8(stay, load_u8(data, begin + depth)) != 0:
+                            depth += 1
                 store_i64(states, depth, load_i64(states, 0))
+                store_i64(registers, depth, load_i64(registers, 0))
             elif previous >= 0:
-                other = load_i32(rank_start, previous)
-                most = min(length, load_i32(rank_start, previous + 1) - other)
-                while depth < most and load_u8(data, begin + depth) == load_u8(data, other + depth):
-                    depth += 1
+                # How many first bytes it shares with the token before.
+                other = load_i64(record, 2 * previous + 1)
+                most = min(length, other & RECORD_LENGTH)
+                differ = first ^ load_i64(record, 2 * previous)
+                depth = 8 if differ == 0 else count_trailing_zeros(differ) >> 3
+                if depth == 8:
+                    other >>= 16
+                    while depth < most and load_u8(data, begin + depth) == load_u8(data, other + depth):
+                        depth += 1
+                depth = min(depth, most)
             fuel -= 1
             if depth > alive and not itself:
                 continue  # it shares the byte that killed the token before
             dead = False
             while depth < length:
-                byte = load_u8(data, begin + depth)
-                state = -1 if lazy else load_i64(states, depth)
-                if state >= 0 and load_u8(state_flags, state) & special == 0:
-                    work = 1
-                    target = _step_fast(edges, dense, classes, n_classes, single_byte, single_target, state, byte)
-                    if target < 0:
-                        work = -1
-                    elif load_u8(state_flags, target) & special == 0:
-                        store_i64(states, depth + 1, target)
-                        store_i64(registers, depth + 1, load_i64(registers, depth))
-                    else:
-                        work = _step_path(batch, automaton, depth, byte)
-                elif lazy:
-                    work = _step_lazy(batch, grammar, automaton, depth, byte)
-                else:
-                    work = _step_path(batch, automaton, depth, byte)
-                if work < 0:
-                    fuel += work
+                byte = (first >> (8 * depth)) & 0xFF if depth < 8 else load_u8(data, begin + depth)
+                target = _step_fast(
+                    automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte
+                )
+                if target == -1:
+                    fuel -= 1
                     dead = True
                     break
-                fuel -= work
+                if target >= 0:
+                    fuel -= 1
+                    store_i64(states, depth + 1, target)
+                    if special != 0:
+                        store_i64(registers, depth + 1, load_i64(registers, depth))
+                else:
+                    work = _step_slow(batch, grammar, automaton, lazy, depth, byte)
+                    fuel -= abs(work)
+                    if work < 0:
+                        dead = True
+                        break
                 depth += 1
             if not itself:
                 previous = rank
                 alive = depth
             if not dead:
-                _set_bit(mask, load_i32(rank_id, rank))
+                _set_bit(total, load_i32(rank_id, rank))
             elif depth == 0:
                 # No token with this first byte is alive: on to the next byte.
-                rank = load_i32(first_rank, load_u8(data, begin) + 1)
+                rank = load_i32(first_rank, (first & 0xFF) + 1)
                 if rank >> 6 != word:
                     word = rank >> 6
                     if word >= rank_words:
@@ -374,7 +417,6 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
                     bits = load_i64(ranks, word)
                 bits &= -1 << (rank & 63)
         word += 1
-        store_i64(job, J_CURSOR, word)
     store_i64(job, J_UNFINISHED, 0)
     return fuel
 
@@ -413,7 +455,7 @@ def _begin_lazy(batch, grammar, automaton, vocabulary, state):  # type: ignore[n
     store_i64(loop, L_LIMIT, NO_LIMIT)
     store_i64(loop, L_EXACT, 0)
     for word in range(4):
-        store_i64(loop, L_LEAVE + word, load_i64(load_i64(grammar, G_LAZY_NEXT), word))
+        store_i64(loop, L_LEAVE + word, load_i64(load_i64(grammar, G_LIVE), word))
     for word in range(2):
         store_i64(loop, L_LEAVE + word, load_i64(loop, L_LEAVE + word) & ~load_i64(loop, L_STAY + word))
         if load_i64(loop, L_TEXT) != 0:
@@ -422,13 +464,29 @@ def _begin_lazy(batch, grammar, automaton, vocabulary, state):  # type: ignore[n
 
 
 @helper
-def _clear_dead_first_bytes(automaton, vocabulary, head, ranks):  # type: ignore[no-untyped-def]
-    """Drop the ranks whose first byte has no edge: tokens with one first byte are neighbours."""
-    state, register = top_state(head), top_register(head)
+def _sort_undecided(vocabulary, undecided, next_bytes, ranks):  # type: ignore[no-untyped-def]
+    """Set `ranks` to the undecided tokens whose first byte is one of `next_bytes` (4 words), in rank order."""
+    id_rank = load_i64(vocabulary, V_ID_RANK)
+    record = load_i64(vocabulary, V_RECORD)
+    for word in range(load_i64(vocabulary, V_RANK_WORDS)):
+        store_i64(ranks, word, 0)
+    for word in range(load_i64(vocabulary, V_WORDS)):
+        bits = load_i64(undecided, word)
+        while bits != 0:
+            rank = load_i32(id_rank, 64 * word + count_trailing_zeros(bits))
+            bits &= bits - 1
+            prefetch(record + 16 * rank)
+            _set_bit(ranks, rank)
+    # Tokens with one first byte are neighbours.
     first_rank = load_i64(vocabulary, V_FIRST_RANK)
-    for byte in range(256):
-        begin, end = load_i32(first_rank, byte), load_i32(first_rank, byte + 1)
-        if begin == end or local_step(automaton, state, byte, register) >= 0:
+    byte = 0
+    while byte < 256:
+        after = byte
+        while after < 256 and (load_i64(next_bytes, after >> 6) >> (after & 63)) & 1 == 0:
+            after += 1
+        begin, end = load_i32(first_rank, byte), load_i32(first_rank, after)
+        byte = after + 1
+        if begin == end:
             continue
         first, last = begin >> 6, (end - 1) >> 6
         below = (1 << (begin & 63)) - 1
@@ -443,15 +501,21 @@ def _clear_dead_first_bytes(automaton, vocabulary, head, ranks):  # type: ignore
 
 
 @helper
+def _fill_stay(loop, stay):  # type: ignore[no-untyped-def]
+    """Set the 256 bytes at `stay` to 1 for the bytes inside the loop, to 0 for others."""
+    for byte in range(256):
+        bits = load_i64(loop, L_STAY + (byte >> 6)) if byte < 128 else -load_i64(loop, L_TEXT)
+        store_u8(stay, byte, (bits >> (byte & 63)) & 1)
+
+
+@helper
 def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no-untyped-def]
     """Prepare the walk of the job's next head: TRIE or RANKS. Returns the work done."""
     job = load_i64(batch, B_JOB)
     loop = load_i64(job, J_LOOP)
     follow = load_i64(job, J_FOLLOW)
-    mask = load_i64(batch, B_JOB_MASK)
     source = load_i64(job, J_SOURCE)
-    rows = load_i64(batch, B_JOB_CONFIGS) + 8 * CONFIG_WORDS  # entries 1 and 2 are free until the walk begins
-    spare = _config_of(batch, 2)
+    spare = _config_of(batch, 2)  # entries 1 and 2 are free until the walk begins
     store_i64(job, J_PATH_RANK, -1)
     store_i64(job, J_PATH_LENGTH, 0)
     store_i64(job, J_CURSOR, 0)
@@ -462,6 +526,7 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
     work = 1
     wide = False
     if lazy:
+        store_i64(load_i64(batch, B_JOB_STATE), 0, -1)
         work = _begin_lazy(batch, grammar, automaton, vocabulary, top_state(head))
         wide = work >= 0 and vocabulary == load_i64(batch, B_VOCABULARY)
         work = max(work, 1)
@@ -484,30 +549,42 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
                 load_i64(head, HEAD_STATES + depth - 2 + (HEAD_WORDS - 1) // 2),
             )
             close(automaton, scratch, spare)
-            add_next_bytes(automaton, spare, follow)
+            add_next_bytes(grammar, automaton, spare, follow)
             work += CONFIG_COST
         if load_i64(grammar, G_BOUNDARY) == 0 and vocabulary == load_i64(batch, B_VOCABULARY):
-            wide = find_loops(grammar, automaton, vocabulary, head, follow, loop, load_i64(batch, B_SCRATCH), spare)
+            wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop)
             work += 2 * CONFIG_COST
     if wide:
-        work += fill_wide(
-            grammar, vocabulary, loop, mask, load_i64(batch, B_JOB_RANKS), rows, load_i64(batch, B_JOB_SPARE)
-        )
+        # Which first bytes are alive.
+        next_bytes = _config_of(batch, 1)
+        for word in range(4):
+            store_i64(next_bytes, word, -1 if lazy else 0)
         if not lazy:
-            _clear_dead_first_bytes(automaton, vocabulary, head, load_i64(batch, B_JOB_RANKS))
-        # Where more tokens are left than were settled, the trie with its dead subtrees is the shorter way.
-        settled, left = 0, 0
-        for word in range(load_i64(vocabulary, V_WORDS)):
-            settled += count_bits(load_i64(mask, word))
-        for word in range(load_i64(vocabulary, V_RANK_WORDS)):
-            left += count_bits(load_i64(load_i64(batch, B_JOB_RANKS), word))
-        wide = left < 2 * settled + 1024
-    if wide:
-        store_i64(job, J_STAGE, RANKS)
-    else:
-        for word in range(load_i64(batch, B_WORDS)):
-            store_i64(mask, word, 0)
-        store_i64(job, J_STAGE, TRIE)
+            one = load_i64(batch, B_SCRATCH)
+            store_i64(one, CONFIG_HEADS, 1)
+            for word in range(HEAD_WORDS):
+                store_i64(head_at(one, 0), word, load_i64(head, word))
+            add_next_bytes(grammar, automaton, one, next_bytes)
+        undecided = load_i64(batch, B_JOB_UNDECIDED)
+        accepted, left, more = select_wide(
+            grammar,
+            vocabulary,
+            loop,
+            next_bytes,
+            load_i64(batch, B_JOB_SELECTION),
+            load_i64(batch, B_JOB_TOTAL),
+            undecided,
+        )
+        work += more
+        # Where more tokens are left than were accepted, the trie with its dead subtrees is the shorter way.
+        wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
+        if wide:
+            _fill_stay(loop, load_i64(batch, B_JOB_SELECTION))
+            _sort_undecided(vocabulary, undecided, next_bytes, load_i64(batch, B_JOB_RANKS))
+            work += left // 4
+    if not wide:
+        store_i64(job, J_PATH_LENGTH, -1)
+    store_i64(job, J_STAGE, RANKS if wide else TRIE)
     return work
 
 
@@ -570,9 +647,6 @@ def run_job(batch, fuel):  # type: ignore[no-untyped-def]
         if load_i64(job, J_UNFINISHED):
             unfinished = True
             break
-        mask = load_i64(batch, B_JOB_MASK)
-        for word in range(load_i64(vocabulary, V_WORDS)):
-            store_i64(total, word, load_i64(total, word) | load_i64(mask, word))
         store_i64(job, J_HEAD, load_i64(job, J_HEAD) + 1)
         store_i64(job, J_STAGE, NEXT_HEAD)
     count(batch, COUNT_WORK, begin - fuel)

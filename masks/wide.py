@@ -11,19 +11,35 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import COUNTER, FINAL, H_FLAGS, HAS_CALLS, UTF8
+from .bitmaps import (
+    S_AFTER_MEMBERS,
+    S_COUNTS,
+    S_LENGTH,
+    S_LONGER,
+    S_MASK,
+    S_MEMBERS,
+    S_ROWS,
+    S_SPACED,
+    S_UNDECIDED,
+    S_UNSETTLED,
+    S_VALID,
+    S_WORDS,
+    SELECTION_WORDS,
+    select_tokens,
+)
 from .layout import (
-    CONFIG_FLAGS,
     CONFIG_HEADS,
     G_AUTOMATON,
+    G_KINDS,
+    G_LIVE,
     G_LOOP_BITS,
     G_LOOP_EXACT,
-    G_LOOP_RANK_BITS,
     G_LOOP_SIZE,
     G_SINGLE,
-    HEAD_DEPTH,
-    HEAD_REGISTERS,
-    HEAD_STATES,
-    HEAD_WORDS,
+    KIND_BYTES,
+    KIND_COUNT,
+    KIND_FIRST,
+    KIND_OF,
     L_CLASS,
     L_EXACT,
     L_LEAVE,
@@ -34,16 +50,17 @@ from .layout import (
     L_STAY,
     L_TEXT,
     LOOP_WORDS,
-    MAX_HEADS,
     MAX_LOOP_STATES,
     NO_LIMIT,
 )
 from .machine import (
+    AT_CALL_FRAME,
+    AT_CALL_START,
+    AT_FRAME_FIRST,
     AT_FRAME_KIND,
     AT_FRAME_MAXIMUM,
     AT_FRAME_START,
     AT_STATE_LOOP,
-    close,
     delta,
     flags_of,
     frame_of,
@@ -55,17 +72,13 @@ from .machine import (
 )
 from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
 from .trie import (
+    PUNCTUATION,
+    PUNCTUATION_HIGH,
+    PUNCTUATION_LOW,
     V_ABSENT,
     V_LENGTH,
     V_MAX_LENGTH,
     V_PRESENCE,
-    V_RANK_LENGTH,
-    V_RANK_PRESENCE,
-    V_RANK_REST,
-    V_RANK_SPACED,
-    V_RANK_VALID,
-    V_RANK_WORDS,
-    V_RANKS,
     V_REST,
     V_SPACED,
     V_VALID,
@@ -120,20 +133,25 @@ def _after(automaton, state, byte):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _text_stays(automaton, vocabulary, state, register, loop, only):  # type: ignore[no-untyped-def]
+def _text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # type: ignore[no-untyped-def]
     """Does every code point above U+007F lead from `state` to L_STATES only (RFC 3629's ranges)?
 
     A lead byte may go on with the item and begin another one, so two states are followed. Bytes that no
-    token has do not count. Neighbours with equal targets are looked at once.
+    token has do not count. Neighbours of one kind, or with equal targets, are looked at once.
     """
+    of = kinds + 8 * KIND_OF
     absent = load_i64(vocabulary, V_ABSENT)
     start = restart_of(automaton, state, register)
-    before1, before2 = -2, -2
+    before, before1, before2 = -1, -2, -2
     for lead in range(0xC2, 0xF5):
         if (load_i64(absent, lead >> 6) >> (lead & 63)) & 1 != 0:
             continue
-        a1, b1 = delta(automaton, state, lead), _after(automaton, start, lead)
         special = lead == 0xE0 or lead == 0xED or lead == 0xF0 or lead == 0xF4
+        kind = load_i64(of, lead)
+        if kind == before and not special:
+            continue
+        before = -1 if special else kind
+        a1, b1 = delta(automaton, state, lead), _after(automaton, start, lead)
         if a1 == before1 and b1 == before2 and not special:
             continue
         before1, before2 = (-2, -2) if special else (a1, b1)
@@ -141,6 +159,8 @@ def _text_stays(automaton, vocabulary, state, register, loop, only):  # type: ig
         high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
         p1, q1 = -2, -2
         for byte2 in range(low, high + 1):
+            if byte2 > low and load_i64(of, byte2) == load_i64(of, byte2 - 1):
+                continue
             a2, b2 = _after(automaton, a1, byte2), _after(automaton, b1, byte2)
             if a2 == p1 and b2 == q1:
                 continue
@@ -151,6 +171,8 @@ def _text_stays(automaton, vocabulary, state, register, loop, only):  # type: ig
                 continue
             p2, q2 = -2, -2
             for byte3 in range(0x80, 0xC0):
+                if byte3 > 0x80 and load_i64(of, byte3) == load_i64(of, byte3 - 1):
+                    continue
                 a3, b3 = _after(automaton, a2, byte3), _after(automaton, b2, byte3)
                 if a3 == p2 and b3 == q2:
                     continue
@@ -161,6 +183,8 @@ def _text_stays(automaton, vocabulary, state, register, loop, only):  # type: ig
                     continue
                 p3, q3 = -2, -2
                 for byte4 in range(0x80, 0xC0):
+                    if byte4 > 0x80 and load_i64(of, byte4) == load_i64(of, byte4 - 1):
+                        continue
                     a4, b4 = _after(automaton, a3, byte4), _after(automaton, b3, byte4)
                     if a4 == p3 and b4 == q3:
                         continue
@@ -176,7 +200,23 @@ def _weight(low, high, text):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _stays(automaton, vocabulary, loop, register, only):  # type: ignore[no-untyped-def]
+def _call_bytes(automaton, state):  # type: ignore[no-untyped-def]
+    """Bytes, 4 words, with which the frames that `state` calls begin."""
+    first = section(automaton, AT_FRAME_FIRST)
+    starts = section(automaton, AT_CALL_START)
+    a, b, c, d = 0, 0, 0, 0
+    if state >= 0 and flags_of(automaton, state) & HAS_CALLS:
+        for call in range(load_i32(starts, state), load_i32(starts, state + 1)):
+            frame = load_i32(section(automaton, AT_CALL_FRAME), call)
+            a |= load_i64(first, 4 * frame)
+            b |= load_i64(first, 4 * frame + 1)
+            c |= load_i64(first, 4 * frame + 2)
+            d |= load_i64(first, 4 * frame + 3)
+    return a, b, c, d
+
+
+@helper
+def _stays(automaton, vocabulary, kinds, loop, register, only):  # type: ignore[no-untyped-def]
     """Shrink L_STAY and L_TEXT to what keeps L_STATES closed; at most `only` states, added as they are met."""
     states = loop + 8 * L_STATES
     changed = True
@@ -187,24 +227,35 @@ def _stays(automaton, vocabulary, loop, register, only):  # type: ignore[no-unty
             state = load_i64(states, i)
             start = restart_of(automaton, state, register)
             i += 1
-            for half in range(2):
-                bits = load_i64(loop, L_STAY + half)
-                rest = bits
-                while rest != 0:
-                    bit = count_trailing_zeros(rest)
-                    rest &= rest - 1
-                    byte = 64 * half + bit
+            low, high = load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1)
+            # A byte that may begin a call leads to places that are not looked at here.
+            for at in (state, start):
+                a, b, c, d = _call_bytes(automaton, at)
+                changed = changed or (low & a) | (high & b) != 0
+                low &= ~a
+                high &= ~b
+                if c | d != 0 and load_i64(loop, L_TEXT) != 0:
+                    store_i64(loop, L_TEXT, 0)
+                    changed = True
+            for kind in range(load_i64(kinds, KIND_COUNT)):
+                members = kinds + 8 * (KIND_BYTES + 4 * kind)
+                if (low & load_i64(members, 0)) | (high & load_i64(members, 1)) != 0:
+                    byte = load_i64(kinds, KIND_FIRST + kind)
                     if not _keep_both(loop, delta(automaton, state, byte), _after(automaton, start, byte), only):
-                        bits &= ~(1 << bit)
+                        low &= ~load_i64(members, 0)
+                        high &= ~load_i64(members, 1)
                         changed = True
-                store_i64(loop, L_STAY + half, bits)
-            if load_i64(loop, L_TEXT) != 0 and not _text_stays(automaton, vocabulary, state, register, loop, only):
+            store_i64(loop, L_STAY, low)
+            store_i64(loop, L_STAY + 1, high)
+            if load_i64(loop, L_TEXT) != 0 and not _text_stays(
+                automaton, vocabulary, kinds, state, register, loop, only
+            ):
                 store_i64(loop, L_TEXT, 0)
                 changed = True
 
 
 @helper
-def _try_states(automaton, vocabulary, loop, first, second, only, register, follow):  # type: ignore[no-untyped-def]
+def _try_states(automaton, vocabulary, kinds, loop, first, second, only, register, follow):  # type: ignore[no-untyped-def]
     """Set L_STAY, L_TEXT and L_STATES to the fixpoint that begins with these one or two states.
 
     Bytes that may follow the frame are left out: a token that leaves by one goes on who knows where.
@@ -219,38 +270,45 @@ def _try_states(automaton, vocabulary, loop, first, second, only, register, foll
         store_i64(states, 1, second)
         n = 2
     store_i64(states, MAX_LOOP_STATES, n)
-    _stays(automaton, vocabulary, loop, register, max(only, n))
+    _stays(automaton, vocabulary, kinds, loop, register, max(only, n))
     return _weight(load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), load_i64(loop, L_TEXT) != 0)
 
 
 @helper
-def add_next_bytes(automaton, config, into):  # type: ignore[no-untyped-def]
-    """OR the bytes that may come next in `config` (closed) into the 4 words at `into`."""
-    for i in range(load_i64(config, CONFIG_HEADS)):
-        head = head_at(config, i)
-        state, register = top_state(head), top_register(head)
-        for byte in range(256):
-            if (load_i64(into, byte >> 6) >> (byte & 63)) & 1 == 0 and local_step(
-                automaton, state, byte, register
-            ) >= 0:
-                store_i64(into, byte >> 6, load_i64(into, byte >> 6) | (1 << (byte & 63)))
+def _add_state_bytes(grammar, automaton, state, register, into):  # type: ignore[no-untyped-def]
+    """OR the bytes that may come next in a state's own frame into the 4 words at `into`, which hold whole kinds."""
+    kinds = load_i64(grammar, G_KINDS)
+    for kind in range(load_i64(kinds, KIND_COUNT)):
+        byte = load_i64(kinds, KIND_FIRST + kind)
+        if (load_i64(into, byte >> 6) >> (byte & 63)) & 1 == 0 and local_step(automaton, state, byte, register) >= 0:
+            for word in range(4):
+                more = load_i64(kinds, KIND_BYTES + 4 * kind + word)
+                store_i64(into, word, load_i64(into, word) | more)
 
 
 @helper
-def _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare, anyway):  # type: ignore[no-untyped-def]
-    """Fill the words at `loop` for this head. Returns whether it is wide; `anyway`: with an empty set if not."""
-    state, register = top_state(head), top_register(head)
+def add_next_bytes(grammar, automaton, config, into):  # type: ignore[no-untyped-def]
+    """OR the bytes that may come next in `config` (closed) into the 4 words at `into`, which hold whole kinds."""
+    for i in range(load_i64(config, CONFIG_HEADS)):
+        head = head_at(config, i)
+        _add_state_bytes(grammar, automaton, top_state(head), top_register(head), into)
+
+
+@helper
+def _find_loop(grammar, automaton, vocabulary, state, register, follow, loop, anyway):  # type: ignore[no-untyped-def]
+    """Fill the words at `loop` for a head. Returns whether it is wide; `anyway`: with an empty set if not."""
     klass = load_i32(section(automaton, AT_STATE_LOOP), state)
     if klass >= 0 and load_i32(load_i64(grammar, G_LOOP_SIZE), klass) < MIN_CLASS_TOKENS:
         klass = -1
-    weight = _try_states(automaton, vocabulary, loop, state, -1, MAX_LOOP_STATES, register, follow)
+    kinds = load_i64(grammar, G_KINDS)
+    weight = _try_states(automaton, vocabulary, kinds, loop, state, -1, MAX_LOOP_STATES, register, follow)
     # Where some bytes lead to states that narrow the set, a state that only loops on itself may be wide.
     for byte in (0x65, 0x30, 0x20, 0x2C):
         if weight >= MIN_WIDE_BYTES:
             break
         target = local_step(automaton, state, byte, register)
         if target >= 0:
-            weight = _try_states(automaton, vocabulary, loop, state, target, 1, register, follow)
+            weight = _try_states(automaton, vocabulary, kinds, loop, state, target, 1, register, follow)
     if weight < MIN_WIDE_BYTES and klass < 0:
         if not anyway:
             return False
@@ -265,7 +323,9 @@ def _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare, 
     start = load_i32(section(automaton, AT_FRAME_START), frame)
     counter = load_u8(section(automaton, AT_FRAME_KIND), frame) == COUNTER
     maximum = load_i64(section(automaton, AT_FRAME_MAXIMUM), frame)
-    store_i64(loop, L_SELF, 1 if n == 1 and not counter else 0)
+    store_i64(
+        loop, L_SELF, 1 if n == 1 and (not counter or flags_of(automaton, load_i64(states, 0)) & FINAL == 0) else 0
+    )
     limit = NO_LIMIT
     exact = 0
     # The count matters only where one of the states ends an item, so that another may begin.
@@ -288,19 +348,15 @@ def _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare, 
     leave = loop + 8 * L_LEAVE
     for word in range(4):
         store_i64(leave, word, load_i64(follow, word))
-    depth = load_i64(head, HEAD_DEPTH)
     for i in range(n):
         member = load_i64(states, i)
-        for word in range(HEAD_WORDS):
-            store_i64(head_at(work, 0), word, load_i64(head, word))
-        store_i64(head_at(work, 0), depth, member)
-        store_i64(work, CONFIG_HEADS, 1)
-        store_i64(work, CONFIG_FLAGS, 0)
-        if flags_of(automaton, member) & HAS_CALLS or counter:
-            close(automaton, work, spare)
-            add_next_bytes(automaton, spare, leave)
-        else:
-            add_next_bytes(automaton, work, leave)
+        _add_state_bytes(grammar, automaton, member, register, leave)
+        for at in (member, restart_of(automaton, member, register)):
+            a, b, c, d = _call_bytes(automaton, at)
+            store_i64(leave, 0, load_i64(leave, 0) | a)
+            store_i64(leave, 1, load_i64(leave, 1) | b)
+            store_i64(leave, 2, load_i64(leave, 2) | c)
+            store_i64(leave, 3, load_i64(leave, 3) | d)
     store_i64(leave, 0, load_i64(leave, 0) & ~load_i64(loop, L_STAY))
     store_i64(leave, 1, load_i64(leave, 1) & ~load_i64(loop, L_STAY + 1))
     if load_i64(loop, L_TEXT) != 0 or (
@@ -316,9 +372,8 @@ def _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare, 
 
 
 @helper
-def _find_after_space(grammar, automaton, vocabulary, head, follow, loop, work, spare):  # type: ignore[no-untyped-def]
+def _find_after_space(grammar, automaton, vocabulary, state, register, follow, loop):  # type: ignore[no-untyped-def]
     """`_find_loop` for the state after one space, into the second half of `loop`; False where not wide."""
-    state, register = top_state(head), top_register(head)
     if (load_i64(follow, 0) >> 0x20) & 1 != 0 or flags_of(automaton, state) & HAS_CALLS:
         return False
     target = delta(automaton, state, 0x20)
@@ -332,191 +387,136 @@ def _find_after_space(grammar, automaton, vocabulary, head, follow, loop, work, 
             register = next_register(automaton, state, register)
     if target < 0:
         return False
-    depth = load_i64(head, HEAD_DEPTH)
-    moved = head_at(spare, MAX_HEADS - 1)
-    for word in range(HEAD_WORDS):
-        store_i64(moved, word, load_i64(head, word))
-    store_i64(moved, HEAD_STATES + depth - 1, target)
-    store_i64(moved, HEAD_REGISTERS + depth - 1, register)
-    return _find_loop(grammar, automaton, vocabulary, moved, follow, loop + 8 * LOOP_WORDS, work, spare, False)
+    return _find_loop(grammar, automaton, vocabulary, target, register, follow, loop + 8 * LOOP_WORDS, False)
 
 
 @helper
-def find_loops(grammar, automaton, vocabulary, head, follow, loop, work, spare):  # type: ignore[no-untyped-def]
-    """`_find_loop` for the head, and for the state that it is in after one space, where half of all tokens begin."""
-    wide = _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare, False)
+def find_loops(grammar, automaton, vocabulary, state, register, follow, loop):  # type: ignore[no-untyped-def]
+    """`_find_loop` for a head, and for the state that it is in after one space, where half of all tokens begin.
+
+    `follow`: 4 words, the bytes that may come next when the head's frame has returned.
+    """
+    wide = _find_loop(grammar, automaton, vocabulary, state, register, follow, loop, False)
     spaced = False
     if not wide or (load_i64(loop, L_LEAVE) >> 0x20) & 1 != 0:
-        spaced = _find_after_space(grammar, automaton, vocabulary, head, follow, loop, work, spare)
+        spaced = _find_after_space(grammar, automaton, vocabulary, state, register, follow, loop)
     if spaced and not wide:
-        _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare, True)
+        _find_loop(grammar, automaton, vocabulary, state, register, follow, loop, True)
     store_i64(loop, L_SPACED, 1 if spaced else 0)
     return wide or spaced
 
 
 @helper
-def presence_rows(wanted, rows):  # type: ignore[no-untyped-def]
-    """Rows of the segment tree whose union is the byte set at `wanted` (4 words); returns how many.
+def _block_bits(size, byte):  # type: ignore[no-untyped-def]
+    """Bits, in its own word, of the aligned block of at most 64 bytes that begins at `byte`."""
+    return -1 if size == 64 else ((1 << size) - 1) << (byte & 63)
 
-    From the left: the largest aligned block of wanted bytes that begins at each place.
+
+@helper
+def _cover(table, row_bytes, needed, wanted, rows):  # type: ignore[no-untyped-def]
+    """Addresses, at `rows`, of table rows whose union holds the bytes of `needed` and only bytes of `wanted`; how many.
+
+    Both sets are 4 words, `needed` is emptied. Segments grow from each byte while they stay within `wanted`.
     """
     n = 0
-    byte = 0
-    while byte < 256:
-        if (load_i64(wanted, byte >> 6) >> (byte & 63)) & 1 == 0:
-            byte += 1
-            continue
-        size = 1
-        while size < 256 and byte % (2 * size) == 0:
-            whole = True
-            for other in range(byte + size, byte + 2 * size):
-                if (load_i64(wanted, other >> 6) >> (other & 63)) & 1 == 0:
-                    whole = False
+    if (load_i64(needed, 0) & PUNCTUATION_LOW) | (load_i64(needed, 1) & PUNCTUATION_HIGH) != 0 and (
+        (PUNCTUATION_LOW & ~load_i64(wanted, 0)) | (PUNCTUATION_HIGH & ~load_i64(wanted, 1)) == 0
+    ):
+        store_i64(rows, 0, table + row_bytes * PUNCTUATION)
+        n = 1
+        store_i64(needed, 0, load_i64(needed, 0) & ~PUNCTUATION_LOW)
+        store_i64(needed, 1, load_i64(needed, 1) & ~PUNCTUATION_HIGH)
+    for word in range(4):
+        while load_i64(needed, word) != 0:
+            byte = 64 * word + count_trailing_zeros(load_i64(needed, word))
+            size = 1
+            while size < 256:
+                begin = byte & -(2 * size)
+                missing = 0
+                if size < 64:
+                    missing = _block_bits(2 * size, begin) & ~load_i64(wanted, begin >> 6)
+                else:
+                    for other in range(begin >> 6, (begin + 2 * size) >> 6):
+                        missing |= ~load_i64(wanted, other)
+                if missing != 0:
                     break
-            if not whole:
-                break
-            size *= 2
-        store_i64(rows, n, (256 + byte) // size)
-        n += 1
-        byte += size
+                size *= 2
+            begin = byte & -size
+            if size <= 64:
+                store_i64(needed, word, load_i64(needed, word) & ~_block_bits(size, begin))
+            else:
+                for other in range(begin >> 6, (begin + size) >> 6):
+                    store_i64(needed, other, 0)
+            store_i64(rows, n, table + row_bytes * ((256 + begin) // size))
+            n += 1
     return n
 
 
 @helper
-def _outside_rows(loop, rows, wanted):  # type: ignore[no-untyped-def]
-    """Segment rows of the bytes that are not in the loop's set."""
-    store_i64(wanted, 0, ~load_i64(loop, L_STAY))
-    store_i64(wanted, 1, ~load_i64(loop, L_STAY + 1))
-    text = load_i64(loop, L_TEXT) != 0
-    store_i64(wanted, 2, 0 if text else -1)
-    store_i64(wanted, 3, 0 if text else -1)
-    return presence_rows(wanted, rows)
+def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecided):  # type: ignore[no-untyped-def]
+    """Add to `total` the tokens accepted wholesale, set `undecided` to those that must be walked.
 
-
-# Whole-bitmap passes: short loops without branches, which LLVM turns into vector code.
-
-
-@helper
-def _copy(target, source, words):  # type: ignore[no-untyped-def]
-    for word in range(words):
-        store_i64(target, word, load_i64(source, word))
-
-
-@helper
-def _or(target, source, words):  # type: ignore[no-untyped-def]
-    for word in range(words):
-        store_i64(target, word, load_i64(target, word) | load_i64(source, word))
-
-
-@helper
-def _and_not(target, source, words):  # type: ignore[no-untyped-def]
-    for word in range(words):
-        store_i64(target, word, load_i64(target, word) & ~load_i64(source, word))
-
-
-@helper
-def _or_and_not(target, source, without, words):  # type: ignore[no-untyped-def]
-    for word in range(words):
-        store_i64(target, word, load_i64(target, word) | (load_i64(source, word) & ~load_i64(without, word)))
-
-
-@helper
-def _or_and(target, source, other, words):  # type: ignore[no-untyped-def]
-    for word in range(words):
-        store_i64(target, word, load_i64(target, word) | (load_i64(source, word) & load_i64(other, word)))
-
-
-@helper
-def _and(target, source, words):  # type: ignore[no-untyped-def]
-    for word in range(words):
-        store_i64(target, word, load_i64(target, word) & load_i64(source, word))
-
-
-@helper
-def _any_row(target, table, rows, n, words):  # type: ignore[no-untyped-def]
-    """`target` = OR of `n` rows of a table of bitmaps."""
-    for word in range(words):
-        store_i64(target, word, 0)
-    for i in range(n):
-        _or(target, table + 8 * words * load_i64(rows, i), words)
-
-
-@helper
-def _made_of(target, valid, table, rows, n, members, spare, words):  # type: ignore[no-untyped-def]
-    """`target` = the `valid` tokens with no byte of these rows, and the `members` (an address, or 0)."""
-    _any_row(spare, table, rows, n, words)
-    _copy(target, valid, words)
-    _and_not(target, spare, words)
-    if members != 0:
-        _or(target, members, words)
-
-
-@helper
-def fill_wide(grammar, vocabulary, loop, mask, ranks, rows, spare):  # type: ignore[no-untyped-def]
-    """Set `mask` to the tokens accepted wholesale and `ranks` to those that must be walked. Returns the work done.
-
-    `rows` is scratch of 4 * 256 + 4 words, `spare` of 4 bitmaps.
+    Returns (tokens accepted, tokens undecided, work done). Three sets of bytes tell tokens apart: those that leave the
+    loop, those on no edge of the grammar at all, and all others outside the loop. `loop`'s second half describes
+    the state after one space likewise, for what follows the space. `next_bytes`: the first bytes that are alive.
     """
-    wanted = rows + 8 * 1024
-    leaving_rows, after_rows, after_leaving_rows = rows + 8 * 256, rows + 8 * 512, rows + 8 * 768
-    after = loop + 8 * LOOP_WORDS
+    words = load_i64(vocabulary, V_WORDS)
+    row_bytes = 8 * words
+    presence = load_i64(vocabulary, V_PRESENCE)
+    nothing = presence
+    longest = load_i64(vocabulary, V_MAX_LENGTH)
+    lengths = load_i64(vocabulary, V_LENGTH)
+    live = load_i64(grammar, G_LIVE)
+    absent = load_i64(vocabulary, V_ABSENT)
     spaced = load_i64(loop, L_SPACED) != 0
-    outside = _outside_rows(loop, rows, wanted)
-    leaving = presence_rows(loop + 8 * L_LEAVE, leaving_rows)
-    after_outside, after_leaving = 0, 0
-    if spaced:
-        after_outside = _outside_rows(after, after_rows, wanted)
-        after_leaving = presence_rows(after + 8 * L_LEAVE, after_leaving_rows)
+    store_i64(selection, S_WORDS, words)
+    store_i64(selection, S_MASK, total)
+    store_i64(selection, S_UNDECIDED, undecided)
+    store_i64(selection, S_VALID, load_i64(vocabulary, V_VALID))
+    # Where no token may begin with a space, those that do drop out: likewise, with nothing accepted after it.
+    apart = spaced or (load_i64(next_bytes, 0) >> 0x20) & 1 == 0
+    store_i64(selection, S_SPACED, load_i64(vocabulary, V_SPACED) if apart else nothing)
     # Where every string is text, a token that is none is dead, or holds a byte that leaves the set.
     text_only = load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS) & UTF8 != 0
-    longest = load_i64(vocabulary, V_MAX_LENGTH)
-    limit, after_limit = max(load_i64(loop, L_LIMIT), 0), max(load_i64(after, L_LIMIT), 0) + 1
-    limited, after_limited = limit < longest, after_limit < longest
-    exact, after_exact = load_i64(loop, L_EXACT) != 0, load_i64(after, L_EXACT) != 0
-    klass, after_class = load_i64(loop, L_CLASS), load_i64(after, L_CLASS)
-    for order in range(2):
-        words = load_i64(vocabulary, V_WORDS if order == 0 else V_RANK_WORDS)
-        presence = load_i64(vocabulary, V_PRESENCE if order == 0 else V_RANK_PRESENCE)
-        rest = load_i64(vocabulary, V_REST if order == 0 else V_RANK_REST)
-        valid = load_i64(vocabulary, V_VALID if order == 0 else V_RANK_VALID)
-        space = load_i64(vocabulary, V_SPACED if order == 0 else V_RANK_SPACED)
-        length = load_i64(vocabulary, V_LENGTH if order == 0 else V_RANK_LENGTH)
-        classes = load_i64(grammar, G_LOOP_BITS if order == 0 else G_LOOP_RANK_BITS)
-        accepted, made = spare, spare + 8 * words
-        after_made, other = spare + 16 * words, spare + 24 * words
-        members = classes + 16 * words * klass if klass >= 0 else 0
-        _made_of(made, valid, presence, rows, outside, members, other, words)
-        _copy(accepted, made, words)
-        if limited:
-            _and(accepted, length + 8 * words * limit, words)
-        if spaced:
-            members = classes + 16 * words * after_class + 8 * words if after_class >= 0 else 0
-            _made_of(after_made, space, rest, after_rows, after_outside, members, other, words)
-            if after_limited:
-                _or_and(accepted, after_made, length + 8 * words * after_limit, words)
-            else:
-                _or(accepted, after_made, words)
-        if order == 0:
-            _copy(mask, accepted, words)
-            continue
-        # What is left: tokens with a byte that leaves the set, and those that are no text by themselves.
-        _any_row(ranks, presence, leaving_rows, leaving, words)
-        _and_not(ranks, made, words)
-        if limited and not exact:
-            _or_and_not(ranks, made, length + 8 * words * limit, words)
-        if spaced:
-            # Tokens that begin with the space leave by it; what counts is how they go on.
-            _and_not(ranks, space, words)
-            _any_row(other, rest, after_leaving_rows, after_leaving, words)
-            _and_not(other, after_made, words)
-            _or_and(ranks, space, other, words)
-            if after_limited and not after_exact:
-                _or_and_not(ranks, after_made, length + 8 * words * after_limit, words)
-        if not text_only:
-            for word in range(words):
-                store_i64(ranks, word, load_i64(ranks, word) | ~load_i64(valid, word))
-        _and_not(ranks, accepted, words)
-        if load_i64(vocabulary, V_RANKS) & 63 != 0:
-            tail = (1 << (load_i64(vocabulary, V_RANKS) & 63)) - 1
-            store_i64(ranks, words - 1, load_i64(ranks, words - 1) & tail)
-    return load_i64(vocabulary, V_WORDS) * (2 * outside + leaving + 2 * after_outside + after_leaving + 20) // 64
+    store_i64(selection, S_UNSETTLED, nothing if text_only else presence + row_bytes)
+    # The two sets that a list of rows is made from lie behind all lists.
+    needed = selection + 8 * (SELECTION_WORDS - 8)
+    wanted = needed + 8 * 4
+    n = 0
+    for part in range(2):
+        own = loop + 8 * LOOP_WORDS * part
+        fields = selection + 8 * (S_AFTER_MEMBERS - S_MEMBERS) * part
+        klass, limit = load_i64(own, L_CLASS), longest
+        if part == 1 and not spaced:
+            klass, limit = -1, 0
+        else:
+            limit = min(max(load_i64(own, L_LIMIT), 0) + part, longest)
+        members = nothing
+        if klass >= 0:
+            members = load_i64(grammar, G_LOOP_BITS) + row_bytes * (2 * klass + part)
+        store_i64(fields, S_MEMBERS, members)
+        store_i64(fields, S_LENGTH, lengths + row_bytes * limit)
+        none_longer = load_i64(own, L_EXACT) != 0 or (part == 1 and not spaced)
+        store_i64(fields, S_LONGER, lengths + row_bytes * (longest if none_longer else limit))
+        for kind in range(3):
+            if part == 1 and kind == 1:
+                continue
+            count = 0
+            if part == 0 or spaced:
+                for word in range(4):
+                    leave, dead = load_i64(own, L_LEAVE + word), ~load_i64(live, word)
+                    inside = load_i64(own, L_STAY + word) if word < 2 else -load_i64(own, L_TEXT)
+                    whole, part_of = ~inside, ~inside & ~leave & ~dead
+                    if kind == 0:
+                        whole, part_of = leave, leave
+                    elif kind == 1:
+                        whole, part_of = dead, dead
+                    # No token has the absent bytes.
+                    store_i64(wanted, word, whole | load_i64(absent, word))
+                    store_i64(needed, word, part_of & ~load_i64(absent, word))
+                table = presence if part == 0 else load_i64(vocabulary, V_REST)
+                count = _cover(table, row_bytes, needed, wanted, selection + 8 * (S_ROWS + n))
+            store_i64(selection, S_COUNTS + (kind if part == 0 else 3 + kind // 2), count)
+            n += count
+    counts = select_tokens(selection)
+    return counts & 0xFFFFFFFF, counts >> 32, words * (n + 12) // 64
