@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lark.grammar import NonTerminal, Terminal
+from lark.grammar import NonTerminal, Symbol
+from lark.grammar import Terminal as Terminal_
 from lark.lexer import PatternStr, Token
 from lark.tree import Tree
 
-from . import lark_terminals
 from .errors import GrammarSyntaxError, GrammarTooLarge, GrammarUnsupported
-from .expression import Alternation, Bytes, Expression, Grammar, Reference, Repeat, Source
+from .expression import (
+    ANY_CHARACTER,
+    Alternation,
+    Bytes,
+    Characters,
+    Expression,
+    Grammar,
+    Intersection,
+    Ranges,
+    Reference,
+    Repeat,
+    Source,
+)
 from .expression import Sequence as Series
 from .expression import Token as SpecialToken
+from .lark_ignored import Ignored
 from .lark_loader import Loaded, load
-from .lark_terminals import Place
+from .lark_terminals import Place, Terminal, literal
 from .limits import Limits
+from .match_order import first_characters
+from .ranges import negate, subtract, union
 
 #: Rules that are not in the text; no name in Lark has such a sign.
-_START, _IGNORED = "%start", "%ignore"
+_START, _IGNORED, _IGNORED_LAST = "%start", "%ignore", "%ignore at the end"
 _LEXERS = ("dynamic", "longest")
 
 
@@ -48,10 +63,11 @@ def lark(
       first, as lark sorts them.
     * Lookarounds are enforced where the terminal's own text decides them. Where they would see what is around it they
       are refused, and so are anchors and word boundaries. The flag ``m`` concerns anchors alone.
-    * What lark does and this does not: it skips ignored text only as far as that matches, so with ``%ignore / +/`` a
-      terminal that begins with a blank finds none left; here any part of the blanks may be the ignored one. And it
-      refuses two alternatives of a rule that become equal when options are left out; here that is one more way to
-      parse the same text.
+    * Ignored text is skipped as far as it matches, as in lark: with ``%ignore / +/`` no terminal that begins with a
+      blank finds one behind another, and ``%ignore /#.*/`` takes the rest of the line. Where more than the next
+      character would decide how far that is, the grammar is refused.
+    * lark refuses a rule of which two alternatives become equal when its options are left out. Here that is one more
+      way to parse the same text.
 
     ``%declare`` makes a terminal without a pattern: `tokens` names the special token that it stands for, by text or id
     (``tokens={"EOT": "<|eot|>"}``). It may also be written in a rule itself, as ``<|eot|>`` or ``<[128]>``. Ignored
@@ -69,47 +85,54 @@ def lark(
         message = "lexer='longest' is not supported; leave it out for the language whatever the lexer"
         raise GrammarUnsupported(message)
     known = limits or Limits()
-    loaded = load(text, import_paths, known)
     declared = dict(tokens or {})
-    for name in declared:
-        if name not in loaded.declared:
-            raise GrammarSyntaxError(f"tokens names {name}, which the grammar does not declare (%declare {name})")
-    builder = _Rules(loaded, {**declared, **loaded.tokens}, known)
-    options = {"lexer": lexer, "tokens": declared}
-    return Grammar("lark", text, builder.rules_from(start), builder.start, options)
+    try:
+        loaded = load(text, import_paths, known)
+        for name in declared:
+            if name not in loaded.declared:
+                raise GrammarSyntaxError(f"tokens names {name}, which the grammar does not declare (%declare {name})")
+        builder = _Rules(loaded, {**declared, **loaded.tokens}, known)
+        rules = builder.rules_from(start)
+    except RecursionError:
+        message = "groups are nested too deeply for lark's loader; write inner ones as rules of their own"
+        raise GrammarUnsupported(message) from None
+    return Grammar("lark", text, rules, builder.start, {"lexer": lexer, "tokens": declared})
 
 
 class _Rules:
     """The rules of a loaded grammar that the start rule needs, as expressions."""
 
     def __init__(self, loaded: Loaded, tokens: Mapping[str, str | int], limits: Limits) -> None:
-        self.start = _START if loaded.ignored else ""
+        self.start = ""
         self._loaded = loaded
         self._tokens = tokens
         self._limits = limits
         self._rules: dict[str, Expression] = {}
-        self._pending: list[str] = []
+        self._patterns: dict[str, Terminal] = {}
+        #: What stands in rules for a terminal: itself and the ignored text beside it.
         self._uses: dict[str, Expression] = {}
         self._within = ""  # the rule being made
 
     def rules_from(self, start: str) -> dict[str, Expression]:
         """The expressions of `start` and all that it needs."""
-        loaded, rules = self._loaded, self._rules
-        if start not in loaded.rules:
+        if start not in self._loaded.rules:
             raise GrammarSyntaxError(f"there is no rule {start}, where the grammar is to start")
-        if loaded.ignored:
-            names = dict.fromkeys(loaded.ignored)
-            rules[_START] = Series((Reference(_IGNORED), Reference(start)))
-            rules[_IGNORED] = Repeat(_either([self._terminal(name) for name in names]), 0, None)
-        else:
-            self.start = start
-        self._pending.append(start)
-        while self._pending:
-            name = self._pending.pop()
-            if name not in rules:
-                self._within = name
-                rules[name] = self._expression(loaded.rules[name])
-        return rules
+        names, known, terminals = [start], {start}, dict[str, None]()
+        for name in names:  # grows while it is read
+            for symbol in _symbols(self._loaded.rules[name]):
+                if isinstance(symbol, Terminal_):
+                    terminals[symbol.name] = None
+                elif symbol.name not in known:
+                    known.add(symbol.name)
+                    names.append(symbol.name)
+        self.start = start
+        self._uses = {name: self._terminal(name) for name in terminals}
+        if self._loaded.ignored:
+            self._ignore(start)
+        for name in names:
+            self._within = name
+            self._rules[name] = self._expression(self._loaded.rules[name])
+        return self._rules
 
     def _source(self, text: str, token: Token | None = None) -> Source:
         place = self._loaded.places[self._within]
@@ -118,10 +141,9 @@ class _Rules:
         return Source(text, place.at(0))
 
     def _expression(self, node: Any) -> Expression:
-        if isinstance(node, Terminal):
-            return self._use(node.name)
+        if isinstance(node, Terminal_):
+            return self._uses[node.name]
         if isinstance(node, NonTerminal):
-            self._pending.append(node.name)
             return Reference(node.name, source=self._source(node.name))
         assert isinstance(node, Tree)
         if node.data == "expansions":
@@ -156,16 +178,6 @@ class _Rules:
 
     # Terminals
 
-    def _use(self, name: str) -> Expression:
-        """A terminal within a rule, with the ignored text that may come after it."""
-        use = self._uses.get(name)
-        if use is None:
-            use = self._terminal(name)
-            if self._loaded.ignored:
-                use = Series((use, Reference(_IGNORED)))
-            self._uses[name] = use
-        return use
-
     def _terminal(self, name: str) -> Expression:
         """A plain string as it is, and a reference to the rule of any other terminal."""
         place = self._loaded.places[name] if name in self._loaded.places else Place(1, 1)
@@ -180,18 +192,92 @@ class _Rules:
             raise GrammarUnsupported(message, place.at(0))
         pattern = self._loaded.terminals[name].pattern
         if isinstance(pattern, PatternStr) and not pattern.flags:
-            return lark_terminals.literal(name, pattern.value, place)
+            return literal(name, pattern.value, place)
         if name not in self._rules:
-            text = pattern.value
-            if isinstance(pattern, PatternStr):
-                text, place = re.escape(text), Place(place.line, place.column)
-            flags = frozenset(pattern.flags)
-            self._rules[name] = lark_terminals.pattern(name, text, flags, place, self._limits)
+            self._rules[name] = self._pattern(name).expression()
             if pattern.min_width == 0:
                 message = f"the terminal {name} can match the empty string, which lark does not take"
                 raise GrammarSyntaxError(message, place.at(0))
         return Reference(name, source=source)
 
+    def _pattern(self, name: str) -> Terminal:
+        """The pattern of a terminal that may be a plain string."""
+        if name not in self._patterns:
+            pattern, place = self._loaded.terminals[name].pattern, self._loaded.places[name]
+            text = pattern.value
+            if isinstance(pattern, PatternStr):
+                text, place = re.escape(text), Place(place.line, place.column)
+            self._patterns[name] = Terminal(name, text, frozenset(pattern.flags), place, self._limits)
+        return self._patterns[name]
+
+    # Ignored text
+
+    def _ignore(self, start: str) -> None:
+        """Put ignored text beside the terminals in `_uses`, and a rule around the start rule."""
+        loaded, rules = self._loaded, self._rules
+        first = {name: self._first(self._uses[name]) for name in self._uses}
+        names = list(dict.fromkeys(loaded.ignored))
+        for name in names:
+            self._terminal(name)  # for what it refuses
+        starters = {
+            name: (characters, self._pattern(name).automaton)
+            for name, characters in first.items()
+            if characters
+        }  # fmt: skip
+        places = {name: loaded.places[name].at(0) for name in names}
+        ignored = Ignored({name: self._pattern(name).automaton() for name in names}, starters, places, self._limits)
+        before = {name: ignored.classes_before(characters) for name, characters in first.items()}
+        kinds = set(before.values()) or {ignored.classes}
+        usual = next(iter(kinds))
+        cut = any(subtract(first[name], ignored.forbidden[k]) for name in first for k in ignored.classes - before[name])
+        if len(kinds) == 1 and not cut and ignored.splits(usual):
+            # The same may stand before every terminal: then it may as well stand behind, where fewer ways begin.
+            rules[_IGNORED] = ignored.run(usual)
+            around: list[Expression] = [Reference(_IGNORED), Reference(start)]
+            if usual != ignored.classes:
+                rules[_IGNORED_LAST] = ignored.run(ignored.classes - usual, ignored.classes - usual)
+                around.append(Reference(_IGNORED_LAST))
+            self._uses = {name: Series((use, Reference(_IGNORED))) for name, use in self._uses.items()}
+        else:
+            self._uses = {name: self._behind(use, first[name], ignored) for name, use in self._uses.items()}
+            rules[_IGNORED] = ignored.run(ignored.classes)
+            around = [Reference(start), Reference(_IGNORED)]
+        rules[_START] = Series(tuple(around))
+        self.start = _START
+
+    def _first(self, use: Expression) -> Ranges:
+        return first_characters(self._rules[use.rule] if isinstance(use, Reference) else use)
+
+    def _behind(self, use: Expression, first: Ranges, ignored: Ignored) -> Expression:
+        """A terminal and the ignored text that may come before it."""
+        ways: list[Expression] = []
+        free = ignored.classes_before(first)
+        for kinds in (free, *({kind} for kind in sorted(ignored.classes - free))):
+            name = " ".join([_IGNORED, *map(str, sorted(kinds))])
+            forbidden = union(*(ignored.forbidden[kind] for kind in kinds - free))
+            rest = subtract(first, forbidden)
+            if not rest and first:
+                continue
+            if name not in self._rules:
+                self._rules[name] = ignored.run(frozenset(kinds))
+            what = use
+            if rest != first:
+                anything = Repeat(ANY_CHARACTER, 0, None)
+                what = Intersection((use, Series((Characters(negate(forbidden)), anything))))
+            ways.append(Series((Reference(name), what)))
+        return _either(ways)
+
 
 def _either(options: list[Expression]) -> Expression:
     return options[0] if len(options) == 1 else Alternation(tuple(options))
+
+
+def _symbols(tree: Tree[Any]) -> Iterator[Symbol]:
+    """The rules and terminals that a tree needs, in order."""
+    stack: list[Any] = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Tree):
+            stack += node.children[:1] if node.data == "alias" else reversed(node.children)
+        elif isinstance(node, Symbol):
+            yield node

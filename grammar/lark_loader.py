@@ -17,7 +17,7 @@ from typing import Any
 import lark.load_grammar
 from lark.exceptions import GrammarError as LarkGrammarError
 from lark.exceptions import UnexpectedInput, VisitError
-from lark.lexer import Pattern, TerminalDef, Token
+from lark.lexer import Pattern, PatternRE, TerminalDef, Token
 from lark.load_grammar import GrammarBuilder, PrepareLiterals, TerminalTreeToPattern, ValidateSymbols
 from lark.tree import Tree
 
@@ -73,16 +73,12 @@ def load(text: str, import_paths: Sequence[str], limits: Limits) -> Loaded:
     `GrammarTooLarge` where templates or groups are nested deeper than `limits.max_depth`.
     """
     prepared, tokens = _without_tokens(text)
-    builder = _Builder(import_paths)
+    builder = _Builder(text, import_paths)
     try:
         builder.load_grammar(prepared, "<string>")
         loaded = _load(builder, limits)
     except (LarkGrammarError, UnexpectedInput, VisitError, AssertionError, OSError, ValueError) as error:
-        if isinstance(error, GrammarError):
-            raise
-        raise _own_error(error, text, builder) from None
-    except RecursionError:
-        raise GrammarTooLarge("groups of the grammar are nested too deeply", limit="max_depth") from None
+        raise _own_error(error, builder) from None
     loaded.tokens = tokens
     return loaded
 
@@ -91,7 +87,8 @@ def _load(builder: _Builder, limits: Limits) -> Loaded:
     grammar = builder.build()
     loaded = Loaded(ignored=list(grammar.ignore), own=set(builder.places))
     terminals: list[TerminalDef] = []
-    to_pattern = PrepareLiterals() * TerminalTreeToPattern()
+    literals = _Literals()
+    to_pattern = literals * TerminalTreeToPattern()
     for name, (tree, priority) in grammar.term_defs:
         loaded.places[name] = builder.place(name)
         if tree is None:
@@ -103,12 +100,12 @@ def _load(builder: _Builder, limits: Limits) -> Loaded:
         written = _only_literal(tree)
         if written is not None and name in loaded.own:
             loaded.places[name] = Place(written.line or 1, (written.column or 1) + 1)
+        literals.within = name in loaded.own
         definition = TerminalDef(name, to_pattern.transform(_LARK.nr_deepcopy_tree(tree)), priority)
         if written is not None and definition.pattern.value == written.rstrip("imslux")[1:-1]:
             place = loaded.places[name]
             loaded.places[name] = Place(place.line, place.column, exact=name in loaded.own, remark=place.remark)
         terminals.append(definition)
-    literals = _Literals()
     strings = _LARK.PrepareAnonTerminals(terminals)
     strings.term_set |= loaded.declared
     definitions: list[tuple[str, Sequence[str], Any, None]] = []
@@ -144,10 +141,24 @@ class _Literals(PrepareLiterals):
 
     def literal(self, children: list[Token]) -> Tree[Any]:
         (token,) = children
-        pattern = _LARK._literal_to_pattern(token)
+        try:
+            pattern = _LARK._literal_to_pattern(token)
+        except LarkGrammarError as error:
+            place = Place(token.line or 1, token.column or 1).at(0) if self.within else None
+            raise GrammarSyntaxError(str(error), place) from None
         if self.within and pattern not in self.places:
             exact = pattern.value == token.rstrip("imslux")[1:-1]
             self.places[pattern] = Place(token.line or 1, (token.column or 1) + 1, exact=exact)
+        return Tree("pattern", [pattern])
+
+    def range(self, children: list[Token]) -> Tree[Any]:  # type: ignore[override]  # the base's is wrapped
+        low, high = children
+        place = Place(low.line or 1, low.column or 1) if self.within else Place(1, 1)
+        if any(token.endswith("i") or len(_LARK.eval_escaping(token[1:-1])) != 1 for token in children):
+            raise GrammarSyntaxError(f"the ends of the range {low}..{high} are not single characters", place.at(0))
+        pattern = PatternRE(f"[{low[1:-1]}-{high[1:-1]}]")
+        if self.within:
+            self.places.setdefault(pattern, place)
         return Tree("pattern", [pattern])
 
 
@@ -162,8 +173,9 @@ def _only_literal(tree: Tree[Any]) -> Token | None:
 class _Builder(GrammarBuilder):
     """Remembers where things are defined. Imports are read by the class that it is made from."""
 
-    def __init__(self, import_paths: Sequence[str]) -> None:
+    def __init__(self, text: str, import_paths: Sequence[str]) -> None:
         super().__init__(False, list(import_paths))
+        self.text = text
         self.places: dict[str, Place] = {}
         #: (path, names, place) of each import.
         self.imports: list[tuple[tuple[str, ...], set[str], Place]] = []
@@ -191,7 +203,13 @@ class _Builder(GrammarBuilder):
         for path, names, place in self.imports:
             if name in names or name.lstrip("_").startswith("__".join(path).lstrip("_") + "__"):
                 return place
-        return Place(1, 1)
+        declared = re.search(rf"%declare\b[^\n]*?\b{re.escape(name)}\b", self.text)
+        return Place(*_position(self.text, declared.start() if declared else 0))
+
+    def use_of(self, name: str) -> Place | None:
+        """Where a name that is not defined stands."""
+        found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", self.text)
+        return Place(*_position(self.text, found.start())) if found else None
 
 
 def _without_tokens(text: str) -> tuple[str, dict[str, str | int]]:
@@ -225,14 +243,21 @@ def _without_tokens(text: str) -> tuple[str, dict[str, str | int]]:
     return f"{''.join(pieces)}{text[done:]}\n%declare {' '.join(tokens)}\n", tokens
 
 
+def _position(text: str, index: int) -> tuple[int, int]:
+    return text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
+
+
 def _place_of(text: str, index: int) -> str:
-    return f"line {text.count(chr(10), 0, index) + 1}:{index - text.rfind(chr(10), 0, index)}"
+    return Place(*_position(text, index)).at(0)
 
 
-def _own_error(error: Exception, text: str, builder: _Builder) -> GrammarError:
+def _own_error(error: Exception, builder: _Builder) -> GrammarError:
     """What went wrong in lark's loader, as an error of this library with its place."""
     if isinstance(error, VisitError):
         error = error.orig_exc
+    if isinstance(error, GrammarError):
+        return error
+    text = builder.text
     line, column = getattr(error, "line", None), getattr(error, "column", None)
     if isinstance(error, FileNotFoundError):
         wanted = str(error.filename)
@@ -250,7 +275,11 @@ def _own_error(error: Exception, text: str, builder: _Builder) -> GrammarError:
             if re.match(sign, row[column - 1 :]):
                 return GrammarUnsupported(what, f"line {line}:{column}")
         return GrammarSyntaxError(message, f"line {line}:{column}")
-    for name in re.findall(r"'([^'\s]+)'", message) + re.findall(r"\b_?[A-Za-z]\w*\b", message):
+    for name in re.findall(r"'(\w+)'", message):
+        place = builder.places.get(name) or builder.use_of(name)
+        if place is not None:
+            return GrammarSyntaxError(message, place.at(0))
+    for name in re.findall(r"\b_?[A-Za-z]\w*\b", message):
         if name in builder.places:
             return GrammarSyntaxError(message, builder.places[name].at(0))
     return GrammarSyntaxError(message)

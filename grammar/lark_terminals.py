@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .eliminate import expression_of
@@ -10,7 +12,7 @@ from .errors import GrammarError, GrammarSyntaxError, GrammarTooLarge, GrammarUn
 from .expression import Bytes, Expression, Lookahead, Repeat, Source
 from .limits import Limits
 from .match_order import ASSERTIONS, LazyRepeat, Lookbehind, prefers_longest, without_order
-from .match_threads import Threads
+from .match_threads import ThreadAutomaton, Threads
 from .regex import PatternParser
 from .regex_syntax import DOTALL, IGNORE_CASE, UNICODE, VERBOSE
 from .simplify import contains
@@ -67,24 +69,52 @@ def literal(name: str, text: str, place: Place) -> Expression:
         raise GrammarSyntaxError(message, place.at(0)) from None
 
 
-def pattern(name: str, text: str, flags: frozenset[str], place: Place, limits: Limits) -> Expression:
-    """The strings that Python's ``re`` matches whole with the pattern `text`, and that are its first match on them.
+class Terminal:
+    """A terminal with a pattern of Python's `re`: the strings that it matches whole, as its first match on them.
 
     Raises `GrammarSyntaxError` where it is not a pattern, `GrammarUnsupported` for what cannot be enforced within the
     terminal alone, and `GrammarTooLarge`.
     """
-    try:
-        _check(text, flags)
-        bits = sum(_FLAGS[flag] for flag in flags)
-        expression = _TerminalParser(text, UNICODE | bits, limits, place).parse()
-        return _first_match(expression, limits)
-    except GrammarError as error:
-        offset = re.fullmatch(r"column (\d+)", error.place or "")
-        where = place.at(int(offset[1]) - 1) if offset else error.place or place.at(0)
-        message = f"terminal {name}: {error.message}"
-        if isinstance(error, GrammarTooLarge):
-            raise GrammarTooLarge(message.split("; raise Limits.")[0], where, limit=error.limit) from None
-        raise type(error)(message, where) from None
+
+    def __init__(self, name: str, text: str, flags: frozenset[str], place: Place, limits: Limits) -> None:
+        self._name = name
+        self._place = place
+        self._limits = limits
+        with self._named():
+            _check(text, flags)
+            bits = sum(_FLAGS[flag] for flag in flags)
+            self._node = _TerminalParser(text, UNICODE | bits, limits, place).parse()
+
+    def expression(self) -> Expression:
+        """The strings as an expression that does not look around."""
+        node = self._node
+        with self._named():
+            if not contains(node, ASSERTIONS) and prefers_longest(node):
+                return without_order(node)
+            threads = Threads(node, self._limits)
+            if threads.always_longest():
+                return without_order(node)
+            automaton = threads.automaton()
+            size = self._limits.max_terminal_states
+            return expression_of(automaton.classes, automaton.moves, automaton.final, node, size)
+
+    def automaton(self) -> ThreadAutomaton:
+        """The strings as an automaton, with what may be a longer match behind each."""
+        with self._named():
+            return Threads(self._node, self._limits).automaton()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Adds to errors which terminal and where."""
+        try:
+            yield
+        except GrammarError as error:
+            offset = re.fullmatch(r"column (\d+)", error.place or "")
+            where = self._place.at(int(offset[1]) - 1) if offset else error.place or self._place.at(0)
+            message = f"terminal {self._name}: {error.message}"
+            if isinstance(error, GrammarTooLarge):
+                raise GrammarTooLarge(message.split("; raise Limits.")[0], where, limit=error.limit) from None
+            raise type(error)(message, where) from None
 
 
 def _check(text: str, flags: frozenset[str]) -> None:
@@ -104,15 +134,3 @@ def _check(text: str, flags: frozenset[str]) -> None:
     if posix is not None:
         message = "a POSIX class such as [:alpha:] has no such meaning in Python's re; write the ranges"
         raise GrammarUnsupported(message, f"column {posix.start() + 1}")
-
-
-def _first_match(node: Expression, limits: Limits) -> Expression:
-    """The strings whose first match by `node`, its choices tried in order, is the whole string."""
-    if not contains(node, ASSERTIONS) and prefers_longest(node):
-        return without_order(node)
-    threads = Threads(node, limits)
-    if threads.always_longest():
-        return without_order(node)
-    automaton = threads.automaton()
-    size = limits.max_terminal_states
-    return expression_of(automaton.classes, automaton.moves, automaton.final, node, size)

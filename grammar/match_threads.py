@@ -10,6 +10,7 @@ Where either would have to look outside the string, it is refused: what is there
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .errors import GrammarTooLarge, GrammarUnsupported
@@ -39,6 +40,30 @@ class ThreadAutomaton:
     moves: list[dict[int, int]] = field(default_factory=list)
     #: Whether the first match of a text that leads here is the whole text.
     final: list[bool] = field(default_factory=list)
+
+
+def character_classes(operands: Iterable[Ranges]) -> tuple[list[Ranges], dict[Ranges, int]]:
+    """The sets of characters that no operand tells apart, and each operand's sets as a bit mask."""
+    numbers: dict[Ranges, int] = {}
+    for ranges in operands:
+        numbers.setdefault(ranges, len(numbers))
+    changes: dict[int, int] = {}
+    for ranges, number in numbers.items():
+        for low, high in ranges:
+            changes[low] = changes.get(low, 0) ^ 1 << number
+            changes[high + 1] = changes.get(high + 1, 0) ^ 1 << number
+    pieces: dict[int, list[tuple[int, int]]] = {}
+    within, begin = 0, 0
+    for at in sorted(changes):
+        if within:
+            pieces.setdefault(within, []).append((begin, at - 1))
+        within, begin = within ^ changes[at], at
+    masks = dict.fromkeys(numbers, 0)
+    for index, signature in enumerate(pieces):
+        for ranges, number in numbers.items():
+            if signature >> number & 1:
+                masks[ranges] |= 1 << index
+    return [normalise(parts) for parts in pieces.values()], masks
 
 
 class Threads:
@@ -123,27 +148,8 @@ class Threads:
 
     def _character_classes(self) -> tuple[list[Ranges], dict[int, int]]:
         """The sets of characters that no instruction tells apart, and each instruction's sets as a bit mask."""
-        numbers: dict[Ranges, int] = {}
-        for ranges in self._ranges.values():
-            numbers.setdefault(ranges, len(numbers))
-        changes: dict[int, int] = {}
-        for ranges, number in numbers.items():
-            for low, high in ranges:
-                changes[low] = changes.get(low, 0) ^ 1 << number
-                changes[high + 1] = changes.get(high + 1, 0) ^ 1 << number
-        pieces: dict[int, list[tuple[int, int]]] = {}
-        within, begin = 0, 0
-        for at in sorted(changes):
-            if within:
-                pieces.setdefault(within, []).append((begin, at - 1))
-            within, begin = within ^ changes[at], at
-        masks = [0] * len(numbers)
-        for index, signature in enumerate(pieces):
-            for number in range(len(numbers)):
-                if signature >> number & 1:
-                    masks[number] |= 1 << index
-        members = {at: masks[numbers[ranges]] for at, ranges in self._ranges.items()}
-        return [normalise(parts) for parts in pieces.values()], members
+        sets, masks = character_classes(self._ranges.values())
+        return sets, {at: masks[ranges] for at, ranges in self._ranges.items()}
 
     # Looking around
 

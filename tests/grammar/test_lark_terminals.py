@@ -13,7 +13,7 @@ from oracles import expression_matches
 
 from stepmask.grammar.errors import GrammarError, GrammarSyntaxError, GrammarTooLarge, GrammarUnsupported
 from stepmask.grammar.expression import Expression, Lookahead
-from stepmask.grammar.lark_terminals import Place, pattern
+from stepmask.grammar.lark_terminals import Place, Terminal
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.match_order import LazyRepeat, Lookbehind
 from stepmask.grammar.simplify import contains
@@ -22,7 +22,7 @@ TEXTS = ["".join(letters) for length in range(6) for letters in itertools.produc
 
 
 def terminal(text: str, flags: str = "", limits: Limits | None = None) -> Expression:
-    return pattern("T", text, frozenset(flags), Place(3, 10, exact=True), limits or Limits())
+    return Terminal("T", text, frozenset(flags), Place(3, 10, exact=True), limits or Limits()).expression()
 
 
 def lexed(compiled: re.Pattern[str], text: str, start: int) -> set[str]:
