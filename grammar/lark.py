@@ -240,8 +240,8 @@ class _Rules:
             self._uses = {name: Series((use, Reference(_IGNORED))) for name, use in self._uses.items()}
         else:
             self._uses = {name: self._behind(use, first[name], ignored) for name, use in self._uses.items()}
-            rules[_IGNORED] = ignored.run(ignored.classes)
-            around = [Reference(start), Reference(_IGNORED)]
+            rules[_IGNORED_LAST] = ignored.run(ignored.classes)
+            around = [Reference(start), Reference(_IGNORED_LAST)]
         rules[_START] = Series(tuple(around))
         self.start = _START
 
@@ -257,6 +257,9 @@ class _Rules:
             forbidden = union(*(ignored.forbidden[kind] for kind in kinds - free))
             rest = subtract(first, forbidden)
             if not rest and first:
+                continue
+            if not kinds:
+                ways.append(use)
                 continue
             if name not in self._rules:
                 self._rules[name] = ignored.run(frozenset(kinds))
