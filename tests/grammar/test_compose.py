@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -143,6 +144,22 @@ def test_anchors_and_lookaheads_see_the_part_only(first: list[str], second: list
         matcher = compiled.matcher()
         got = matcher.accept_bytes("".join(f",{text}" for text in texts).encode()) and matcher.is_complete
         assert got == expected, (patterns, texts)
+
+
+@pytest.mark.parametrize("first", ["a", "^", "$", "(?:^|b)", "(?:a|$)", "(?=a)", "(?!b)", "a*"])
+def test_every_place_of_an_anchor(first: str) -> None:
+    texts = ["".join(letters) for size in range(4) for letters in itertools.product("ab", repeat=size)]
+    for more in itertools.product(["a", "b?", "^", "$", "(?=b)", "(?!a)"], repeat=2):
+        pattern = first + "".join(more)
+        fitting = {text for text in texts if re.fullmatch(pattern, text)}
+        try:
+            matcher = compile(around(regex("b"), regex(pattern), regex("a")), VOCABULARY, use_cache=False).matcher()
+        except GrammarUnsatisfiable:
+            assert not fitting
+            continue
+        for text in texts:
+            matcher.reset()
+            assert (matcher.accept_bytes(f"b{text}a".encode()) and matcher.is_complete) == (text in fitting)
 
 
 def test_rules_with_anchors_are_put_into_one() -> None:

@@ -120,15 +120,19 @@ def test_oracle_and_compiled_agree(
             assert oracle(text[:size]) == compiled(text[:size]), text[:size]
 
 
-def test_every_short_text() -> None:
-    triggers, tags = ["aa", "aba"], [("aa", "b?", "a"), ("abab", "", "b")]
-    oracle = by_oracle(structural_tag(triggered(triggers, tags, ["bbb"])))
+@pytest.mark.parametrize(
+    ("triggers", "excludes"),
+    [(["aa", "aba"], ["bbb"]), (["aba"], ["bab"]), (["ab"], ["bb"]), (["aab", "bb"], ["abaa"])],
+)
+def test_every_short_text(triggers: list[str], excludes: list[str]) -> None:
+    tags = [(triggers[0], "b?", "a"), (triggers[-1] + "b", "", "b")]
+    verdict = by_oracle(structural_tag(triggered(triggers, tags, excludes)))
     texts = ["".join(letters) for size in range(9) for letters in itertools.product("ab", repeat=size)]
-    complete = {text for text in texts if tags_split(text, triggers, tags, ["bbb"])}
-    assert {text for text in texts if oracle(text)[0]} == complete
+    complete = {text for text in texts if tags_split(text, triggers, tags, excludes)}
+    assert {text for text in texts if verdict(text)[0]} == complete
     # A tag that has begun can be ended within four characters, so this is exact for the shorter ones.
     alive = {text[:size] for text in complete for size in range(len(text) + 1)}
-    assert {text for text in texts if len(text) < 5 and oracle(text)[1]} == {text for text in alive if len(text) < 5}
+    assert {text for text in texts if len(text) < 5 and verdict(text)[1]} == {text for text in alive if len(text) < 5}
 
 
 # --- xgrammar ---
