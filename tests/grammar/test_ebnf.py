@@ -62,6 +62,32 @@ MEANINGS = [
     ('root ::= root "a" | "b"', ["b", "baa"], ["a"]),
     ('root ::= "(" root ")" | "x"', ["x", "((x))"], ["((x)"]),
     ('root ::= root | "a"', ["a"], [""]),
+    (
+        r"""
+        root ::= "SELECT " columns " FROM " name where? ";"
+        columns ::= "*" | name ("," " "? name){0,3}
+        where ::= " WHERE " condition (" AND " condition)*
+        condition ::= name " = " (number | text)   # no other operators
+        name ::= [A-Za-z_] [A-Za-z0-9_]*
+        number ::= "-"? [0-9]+
+        text ::= "'" ([^'] | "''")* "'"
+        """,
+        ["SELECT * FROM t;", "SELECT a, b,c FROM t WHERE a = -1 AND b = 'it''s é';"],
+        ["SELECT FROM t;", "SELECT a,b,c,d,e FROM t;", "SELECT a FROM t WHERE a = 'x;"],
+    ),
+    (
+        r"""root ::= array | object
+any ::= number | string | array | object | "true" | "null"
+number ::= "-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)?
+string ::= ["] string_rest
+string_rest ::= ["] | [^"\\\0-\x1F] string_rest | "\\" ["\\/bfnrt] string_rest
+array ::= "[" ("" | ws any (ws "," ws any)*) ws "]"
+object ::= "{" ("" | ws string ws ":" ws any (ws "," ws string ws ":" ws any)*) ws "}"
+ws ::= [ \n\t]*
+""",
+        ["[]", '{"a":[1, -2.5,{"b" :null}], "é\\n":"x"}', "[ [true] ]"],
+        ["[1,]", '{"a"}', '["\n"]', "[01]", "null"],
+    ),
 ]
 
 
