@@ -8,9 +8,9 @@ They are those of xgrammar's `structural_tag` module, and mean the same but for 
 * ``any_tokens`` and the free text of ``token_dispatch`` and ``token_triggered_tags`` are text: they hold no special
   token at all. Their ``exclude_tokens`` are therefore names or ids of special tokens.
 * ``exclude_token``, ``max_tokens`` above 0 and ``excludes`` of a JSON Schema are refused.
-* Of the styles of ``json_schema``, ``qwen_xml``, ``minimax_xml`` and ``glm_xml`` are read (`xml_parameters`).
-* In ``json_schema``, ``any_order`` still asks for every required key, and for each key once; without
-  ``max_whitespace_cnt`` the default of the JSON front end holds, null is no bound.
+* The styles of ``json_schema`` that are read are ``json`` and those of `xml_parameters`.
+* In ``json_schema``, ``any_order`` still asks for every required key, and for each key once; where
+  ``max_whitespace_cnt`` is null or not there, the default bound of the JSON front end holds.
 """
 
 from __future__ import annotations
@@ -144,8 +144,9 @@ class FormatReader:
         options: dict[str, Any] = {}
         if fields.flag("any_order", False):
             options["property_order"] = "any"
-        if "max_whitespace_cnt" in fields.value:
-            options["max_whitespace"] = fields.number("max_whitespace_cnt", None)
+        most = fields.number("max_whitespace_cnt", None)
+        if most is not None:
+            options["max_whitespace"] = most
         if style == "json":
             return self._schema(fields.get("json_schema"), fields.place_of("json_schema"), options)
         if options.pop("property_order", None):

@@ -7,12 +7,13 @@ Values that are strings stand raw, up to the closing tag; all others are JSON. A
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from .errors import GrammarSyntaxError, GrammarUnsupported
 from .expression import (
     ANY_CHARACTER,
-    EMPTY,
     Alternation,
     Bytes,
     Characters,
@@ -25,12 +26,30 @@ from .expression import (
 from .json_fields import Fields, literal, within
 from .triggers import text_without
 
-#: What stands before a key, behind it, before a value and behind it.
+
+@dataclass(frozen=True)
+class _Style:
+    """What stands before a key, behind that of a string and behind that of any other value, and around a value."""
+
+    before: str
+    behind_string: str
+    behind_json: str
+    opening: str
+    closing: str
+
+
 STYLES = {
-    "qwen_xml": ("<parameter=", ">", "", "</parameter>"),
-    "minimax_xml": ('<parameter name="', '">', "", "</parameter>"),
-    "glm_xml": ("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"),
+    "qwen_xml": _Style("<parameter=", ">", ">", "", "</parameter>"),
+    "minimax_xml": _Style('<parameter name="', '">', '">', "", "</parameter>"),
+    "glm_xml": _Style("<arg_key>", "</arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"),
+    "deepseek_xml": _Style(
+        '<｜DSML｜parameter name="', '" string="true">', '" string="false">', "", "</｜DSML｜parameter>"
+    ),
+    "deepseek_v4_1_xml": _Style(
+        '<｜DSML｜ parameter name="', '" string="true">', '" string="false">', "", "</｜DSML｜ parameter>"
+    ),
 }
+
 #: Keywords that say nothing about what is valid.
 _ANNOTATIONS = ("title", "description", "default", "examples", "deprecated", "$comment", "$schema")
 _DEFINITIONS = ("$defs", "definitions")
@@ -55,6 +74,19 @@ def xml_parameters(
     return _Parameters(schema, place, style, read_schema, max_whitespace).all()
 
 
+#: Expressions of the values that are strings, and of all others.
+_Values = tuple[tuple[Expression, ...], tuple[Expression, ...]]
+
+
+def _bytes(text: str) -> Bytes:
+    return Bytes(text.encode())
+
+
+def _joined(values: Iterable[_Values]) -> _Values:
+    strings, others = zip(*values, strict=True)
+    return tuple(chain(*strings)), tuple(chain(*others))
+
+
 class _Parameters:
     def __init__(self, schema: Any, place: str, style: str, read_schema: ReadSchema, most: int | None) -> None:
         self._schema: Mapping[str, Any] = {} if schema is True else schema
@@ -62,7 +94,7 @@ class _Parameters:
         self._style = STYLES[style]
         self._read_schema = read_schema
         self._blanks = Repeat(_BLANKS, 0, most)
-        self._text = text_without([self._style[3]])
+        self._text = text_without([self._style.closing])
 
     def all(self) -> Expression:
         if not isinstance(self._schema, Mapping):
@@ -94,59 +126,66 @@ class _Parameters:
         return Sequence(tuple(parts))
 
     def _parameter(self, key: Expression, schema: Any, place: str) -> Expression:
-        before, behind, opening, closing = (Bytes(text.encode()) for text in self._style)
-        gap = self._blanks if opening.text else EMPTY
-        return Sequence((before, key, behind, gap, opening, self._value(schema, place, ()), closing))
+        style = self._style
+        strings, others = self._values(schema, place, ())
+        options = [(style.behind_string, strings), (style.behind_json, others)]
+        if style.behind_string == style.behind_json:
+            options = [(style.behind_string, (*strings, *others))]
+        values = tuple(
+            Sequence((_bytes(behind), *self._opening(), Alternation(found))) for behind, found in options if found
+        )
+        return Sequence((_bytes(style.before), key, Alternation(values), _bytes(style.closing)))
 
-    def _value(self, schema: Any, place: str, references: tuple[str, ...]) -> Expression:
-        """What may stand between the tags of a parameter."""
-        if schema is True:
-            return self._text
+    def _opening(self) -> tuple[Expression, ...]:
+        return (self._blanks, _bytes(self._style.opening)) if self._style.opening else ()
+
+    def _values(self, schema: Any, place: str, references: tuple[str, ...]) -> _Values:
+        """What may stand between the tags of a parameter: the strings, and the JSON of other values."""
+        schema = {} if schema is True else schema
         if not isinstance(schema, Mapping):
             raise GrammarSyntaxError("the schema of a parameter is an object, or true", place)
-        keys = [key for key in schema if key not in _ANNOTATIONS]
+        keys = tuple(key for key in schema if key not in _ANNOTATIONS)
+        if not keys:  # as text it takes all JSON in, so that need not be told apart
+            told_apart = self._style.behind_string != self._style.behind_json
+            return (self._text,), (self._spaced(self._json({}, place)),) if told_apart else ()
         kind = schema.get("type")
-        if not keys or (keys == ["type"] and kind == "string"):
-            return self._text
-        if keys == ["$ref"]:
+        if keys == ("type",) and kind == "string":
+            return (self._text,), ()
+        if keys == ("$ref",):
             target = schema["$ref"]
             if target in references:
                 raise GrammarUnsupported(f"the reference {target!r} leads back to itself", within(place, "$ref"))
-            return self._value(self._resolved(target, within(place, "$ref")), place, (*references, target))
-        if keys == ["anyOf"]:
+            return self._values(self._resolved(target, within(place, "$ref")), place, (*references, target))
+        if keys == ("anyOf",):
             options = Fields(schema, "the schema of a parameter", place).items("anyOf")
-            return Alternation(tuple(self._value(option, inner, references) for option, inner in options))
+            return _joined(self._values(option, inner, references) for option, inner in options)
         if isinstance(kind, list) and kind:
-            return Alternation(tuple(self._value({**schema, "type": one}, place, references) for one in kind))
+            return _joined(self._values({**schema, "type": one}, place, references) for one in kind)
         if kind in _JSON_TYPES:
-            return self._spaced(self._json(schema, place))
-        if (keys == ["const"] or kind == "string") and isinstance(schema.get("const"), str) and len(keys) <= 2:
-            return self._spaced(self._raw([schema["const"]], within(place, "const")))
-        if keys == ["const"]:
-            return self._spaced(self._json(schema, place))
-        if "enum" in schema and set(keys) <= {"enum", "type"}:
-            return self._enumerated(schema, place)
+            return (), (self._spaced(self._json(schema, place)),)
+        if {"const"} <= set(keys) <= {"const", "type"}:
+            return self._listed([schema["const"]], kind, place, "const")
+        if {"enum"} <= set(keys) <= {"enum", "type"}:
+            values = Fields(schema, "the schema of a parameter", place).items("enum")
+            return self._listed([value for value, _ in values], kind, place, "enum")
         if kind == "string":
-            return self._spaced(self._string(schema, place))
+            return (self._spaced(self._string(schema, place)),), ()
         raise GrammarUnsupported("the type of this parameter is not clear: only strings stand raw", place)
 
     def _spaced(self, value: Expression) -> Expression:
         return Sequence((self._blanks, value, self._blanks))
 
-    def _raw(self, texts: Iterable[str], place: str) -> Expression:
-        for text in texts:
-            if self._style[3] in text:
-                raise GrammarUnsupported(f"the value {text!r} holds the tag that ends it", place)
-        return Alternation(tuple(literal(text, place) for text in texts))
-
-    def _enumerated(self, schema: Mapping[str, Any], place: str) -> Expression:
-        values = [value for value, _ in Fields(schema, "the schema of a parameter", place).items("enum")]
+    def _listed(self, values: list[Any], kind: Any, place: str, key: str) -> _Values:
+        """Just these values; of `kind` string or None, for any."""
+        if kind not in (None, "string"):
+            raise GrammarUnsupported(f"there is no type {kind!r}", within(place, "type"))
         raw = [value for value in values if isinstance(value, str)]
-        others = [value for value in values if not isinstance(value, str)] if "type" not in schema else []
-        options = [self._raw(raw, within(place, "enum"))]
-        if others:
-            options.append(self._json({"enum": others}, place))
-        return self._spaced(Alternation(tuple(options)))
+        for text in raw:
+            if self._style.closing in text:
+                raise GrammarUnsupported(f"the value {text!r} holds the tag that ends it", within(place, key))
+        strings = tuple(self._spaced(literal(text, within(place, key))) for text in raw)
+        others = [value for value in values if not isinstance(value, str)] if kind is None else []
+        return strings, (self._spaced(self._json({"enum": others}, place)),) if others else ()
 
     def _string(self, schema: Mapping[str, Any], place: str) -> Expression:
         fields = Fields(schema, "a string parameter", place)

@@ -110,7 +110,8 @@ def test_schemas_that_ask_for_nothing(schema: Any) -> None:
     assert verdict("[1]")[0] == (schema != {"type": "object"})
     long = "{" + " " * 65 + "}"
     assert not verdict(long)[1]
-    assert by_oracle(structural_tag({**value, "max_whitespace_cnt": None}))(long)[0]
+    assert not by_oracle(structural_tag({**value, "max_whitespace_cnt": None}))(long)[1]
+    assert by_oracle(structural_tag({**value, "max_whitespace_cnt": 65}))(long)[0]
     short = by_oracle(structural_tag({**value, "max_whitespace_cnt": 1, "any_order": True}))
     assert short("{ }")[0] and not short("{  }")[1]
 

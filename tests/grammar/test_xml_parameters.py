@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from types import ModuleType
@@ -29,8 +30,6 @@ def schemas(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         asked.append(schema)
         if "enum" in schema:
             return choice([json.dumps(value) for value in schema["enum"]])
-        if "const" in schema:
-            return choice([json.dumps(schema["const"])])
         kinds = {"integer": regex("-?(0|[1-9][0-9]*)"), "boolean": choice(["true", "false"]), "null": choice(["null"])}
         return kinds.get(schema["type"], json_value())
 
@@ -143,6 +142,27 @@ def test_styles(style: str, text: str) -> None:
     assert verdict(text)[0]
 
 
+@pytest.mark.parametrize(("style", "space"), [("deepseek_xml", ""), ("deepseek_v4_1_xml", " ")])
+def test_styles_that_tell_strings_from_json(style: str, space: str) -> None:
+    xgrammar = pytest.importorskip("xgrammar")
+    from xgrammar.testing import _is_grammar_accept_string
+
+    properties = {"a": {"anyOf": [STRING, INTEGER]}, "b": {"enum": ["x", 1]}, "c": STRING, "d": {}}
+    schema = {"type": "object", "properties": properties, "required": ["b"]}
+    grammar = xgrammar.Grammar.from_structural_tag({"format": xml(schema, style), "type": "structural_tag"})
+    verdict = by_oracle(structural_tag(xml(schema, style)))
+
+    def one(name: str, raw: str, value: str) -> str:
+        return f'<｜DSML｜{space}parameter name="{name}" string="{raw}">{value}</｜DSML｜{space}parameter>'
+
+    assert verdict(one("b", "true", "x") + one("d", "false", "[1]"))[0]
+    assert not verdict(one("b", "false", "x"))[0] and not verdict(one("b", "true", "1"))[0]
+    for name, raw, value in itertools.product("abcd", ("true", "false"), ("x", "1", "[1]")):
+        text = one(name, raw, value)
+        for whole in (text, text + one("b", "true", "x"), one("b", "false", "1") + text):
+            assert verdict(whole)[0] == _is_grammar_accept_string(grammar, whole), whole
+
+
 def test_additional_parameters() -> None:
     verdict = by_oracle(structural_tag(xml({"properties": {"a": STRING}, "additionalProperties": True})))
     assert verdict(parameter("a", "") + parameter("b", "x") + parameter("ab", "x"))[0]
@@ -166,7 +186,7 @@ def test_values_that_are_no_strings_go_to_their_front_end(schemas: list[Any]) ->
     structural_tag(xml({"properties": properties, "$defs": definitions}))
     assert schemas == [
         {"$defs": definitions, **properties["a"]},
-        {"$defs": definitions, "const": 1},
+        {"$defs": definitions, "enum": [1]},
         {"$defs": definitions, "enum": [2]},
     ]
 
