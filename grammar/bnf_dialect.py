@@ -36,7 +36,7 @@ class GrammarText:
     def begins_line(self, offset: int) -> bool:
         """Whether only blanks stand before `offset` in its line."""
         start = self._lines[bisect_right(self._lines, offset) - 1]
-        return not self.text[start:offset].strip(" \t")
+        return not self.text[start:offset].strip()
 
     def wrong(self, message: str, offset: int) -> GrammarSyntaxError:
         return GrammarSyntaxError(message, self.place(offset))

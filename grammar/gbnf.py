@@ -89,7 +89,7 @@ class _Gbnf(Dialect):
                 continue
             if line_end is not None:
                 yield line_end
-            depth = max(0, depth + (token.type == "LPAR") - (token.type == "RPAR"))
+            depth += (token.type == "LPAR") - (token.type == "RPAR")
             previous, line_end = token.type, None
             yield token
 

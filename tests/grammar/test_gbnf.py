@@ -97,6 +97,12 @@ def test_tokens() -> None:
     )
 
 
+def test_repeats() -> None:
+    rules = gbnf('root ::= "a"{0} "b"{1} "c"{2}{0} "d"?').rules
+    empty = Bytes(b"")
+    assert rules["root"] == Sequence((empty, Bytes(b"b"), empty, Repeat(Bytes(b"d"), 0, 1)))
+
+
 def test_sources() -> None:
     rules = gbnf('# c\nroot ::= "a" (b | "é")*\r  b ::= [x-y]{2} |\n   <[1]>').rules
     found = []
@@ -149,6 +155,7 @@ REFUSALS = [
     (r'root ::= "\u12G4"', "line 1:11", "4 hexadecimal digits"),
     (r'root ::= "\U00110000"', "line 1:11", "no character"),
     (r'root ::= "\uD83D\uDE00"', "line 1:11", "surrogate"),
+    (r'root ::= "a\uDE00"', "line 1:12", "surrogate"),
     ('root ::= "\ud83d"', "line 1:11", "surrogate"),
     ('root ::= a\nb ::= "b" c', "line 1:10", "rule a is not defined"),
     ('root ::= "a"\nb ::= "b" c', "line 2:11", "rule c is not defined"),
