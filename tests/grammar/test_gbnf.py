@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from stepmask.grammar.ebnf import ebnf
 from stepmask.grammar.errors import GrammarError, GrammarSyntaxError, GrammarTooLarge, GrammarUnsupported
-from stepmask.grammar.expression import Alternation, Bytes, Expression, Repeat, Sequence, Token
+from stepmask.grammar.expression import Alternation, Bytes, Expression, Reference, Repeat, Sequence, Token
 from stepmask.grammar.gbnf import gbnf
 from stepmask.grammar.limits import Limits
 
@@ -220,11 +220,13 @@ def test_long_and_deep(read: Any) -> None:
     rules = [f'r{number} ::= r{number + 1} | "x" ("y" r{number // 2})?' for number in range(5000)]
     grammar = read("\n".join(["root ::= r0", *rules, 'r5000 ::= "q"']))
     assert len(grammar.rules) == 5002
-    assert Earley(grammar.rules, "r4900").complete(b"q")
+    assert grammar.rules["r4999"] == Alternation(
+        (Reference("r5000"), Sequence((Bytes(b"x"), Repeat(Sequence((Bytes(b"y"), Reference("r2499"))), 0, 1))))
+    )
     nested = read("root ::= " + '("a" ' * 200 + '"b"' + ')? "c"' * 200)
     assert Earley(nested.rules, "root").complete(b"a" * 200 + b"b" + b"c" * 200)
-    wide = read("root ::= " + ' "a"' * 10_000 + ' | "b"' * 10_000).rules["root"]
-    assert isinstance(wide, Alternation) and len(wide.options) == 10_001
+    wide = read("root ::= " + ' "a"' * 5_000 + ' | "b"' * 5_000).rules["root"]
+    assert isinstance(wide, Alternation) and len(wide.options) == 5_001
     assert read('root ::= "' + r"\n" * 50_000 + '"').rules["root"] == Bytes(b"\n" * 50_000)
     assert read("root ::= " + "# " * 20_000 + '\n"a"' + "\n" * 50_000).rules["root"] == Bytes(b"a")
 
