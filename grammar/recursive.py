@@ -23,9 +23,7 @@ from .simplify import place_of
 _ROOT = ""
 
 
-def compile_rules(
-    rules: Mapping[str, Expression], start: str, limits: Limits, absent: frozenset[int]
-) -> Automaton:
+def compile_rules(rules: Mapping[str, Expression], start: str, limits: Limits, absent: frozenset[int]) -> Automaton:
     """The automaton of reduced rules (`rules.reduced_rules`). Raises `GrammarTooLarge`, `GrammarUnsatisfiable`."""
     nullable = Nullable(rules, limits)
     rules = dict(rules)
@@ -64,7 +62,8 @@ def compile_rules(
         dfa = determinize(automaton, symbols.alphabet, most, limits.max_dfa_work)
         if dfa is None:
             raise GrammarTooLarge(
-                f"rule {name!r} of a recursive grammar has too many states", place_of(rules[name].source),
+                f"rule {name!r} of a recursive grammar has too many states",
+                place_of(rules[name].source),
                 limit="max_dfa_states",
             )
         frames[name] = Frame(dfa)

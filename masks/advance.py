@@ -3,8 +3,30 @@
 from __future__ import annotations
 
 from .._numba import helper, kernel
-from ..grammar.automaton import CALLS, FINAL, H_FLAGS, H_N_CLASSES, H_ROOT_FRAME, HAS_CALLS, HAS_TOKENS, LAZY
+from ..grammar.automaton import (
+    CALLS,
+    FINAL,
+    H_FLAGS,
+    H_N_CLASSES,
+    H_ROOT_FRAME,
+    HAS_CALLS,
+    HAS_TOKENS,
+    LAZY,
+    RECURSIVE,
+    TOKENS,
+)
+from .arena import (
+    ACCEPTED,
+    REFUSED,
+    TOO_DEEP,
+    accept_graph,
+    accept_symbol_graph,
+    forced_graph,
+    start_graph,
+)
 from .layout import (
+    B_ARENA_USED,
+    B_ARENAS,
     B_END_COUNT,
     B_ENDS,
     B_HISTORY,
@@ -72,6 +94,8 @@ def start_slot(batch, slot):  # type: ignore[no-untyped-def]
     config = config_at(batch, slot, 0)
     store_i64(load_i64(batch, B_POSITION), slot, 0)
     store_i64(load_i64(batch, B_OLDEST), slot, 0)
+    if load_i64(automaton, H_FLAGS) & RECURSIVE:
+        return start_graph(batch, grammar, slot, config)
     if load_i64(automaton, H_FLAGS) & LAZY:
         words = load_i64(grammar, G_LAZY_WORDS)
         work = load_i64(batch, B_SET_SCRATCH)
@@ -207,13 +231,18 @@ def _rest_at_boundary(grammar, config):  # type: ignore[no-untyped-def]
 
 
 @helper
-def accept_data(batch, grammar, config, data, begin, end, target):  # type: ignore[no-untyped-def]
-    """Write to `target` the configuration after bytes data[begin:end]; False (`target` garbage) if refused."""
+def accept_data(batch, grammar, slot, config, data, begin, end, target, keep):  # type: ignore[no-untyped-def]
+    """Write to `target` the configuration after bytes data[begin:end]: REFUSED (`target` garbage), ACCEPTED, TOO_DEEP.
+
+    Without `keep` only the answer is wanted.
+    """
     automaton = load_i64(grammar, G_AUTOMATON)
     flags = load_i64(automaton, H_FLAGS)
+    if flags & RECURSIVE:
+        return accept_graph(batch, grammar, slot, config, data, begin, end, target, keep)
     if flags & LAZY:
         if load_i64(config, CONFIG_HEADS) == 0:
-            return False
+            return REFUSED
         words = load_i64(grammar, G_LAZY_WORDS)
         source = load_i64(grammar, G_LAZY_SETS) + 8 * words * load_i64(config, CONFIG_FIRST_HEAD + HEAD_STATES)
         room = load_i64(batch, B_SET_SCRATCH)
@@ -221,13 +250,13 @@ def accept_data(batch, grammar, config, data, begin, end, target):  # type: igno
         for i in range(begin, end):
             reached = room + 8 * words * side
             if lazy_step(automaton, source, words, load_u8(data, i), reached) < 0:
-                return False
+                return REFUSED
             source = reached
             side ^= 1
-        return _rest_on_set(batch, grammar, automaton, source, target)
+        return ACCEPTED if _rest_on_set(batch, grammar, automaton, source, target) else TOO_DEEP
     if flags & CALLS == 0:
         if not _accept_plain(automaton, config, data, begin, end, target):
-            return False
+            return REFUSED
     else:
         source = config
         if load_i64(config, CONFIG_HEADS) == 1:
@@ -237,77 +266,95 @@ def accept_data(batch, grammar, config, data, begin, end, target):  # type: igno
                 begin = done
         for i in range(begin, end):
             if not step_config(automaton, source, load_u8(data, i), load_i64(batch, B_SCRATCH), target):
-                return False
+                return REFUSED
             source = target
-    return _rest_at_boundary(grammar, target)
+    return ACCEPTED if _rest_at_boundary(grammar, target) else REFUSED
 
 
 @helper
-def accept_token(batch, grammar, slot, position, config, token, target):  # type: ignore[no-untyped-def]
-    """Write to `target` the configuration after `token`, or return False: the token is not legal there."""
+def accept_token(batch, grammar, slot, position, config, token, target, keep):  # type: ignore[no-untyped-def]
+    """Write to `target` the configuration after `token`: REFUSED, ACCEPTED or TOO_DEEP, as `accept_data`."""
     vocabulary = load_i64(batch, B_VOCABULARY)
     if load_i64(config, CONFIG_FLAGS) & FINISHED or token < 0 or token >= load_i64(vocabulary, V_SIZE):
-        return False
+        return REFUSED
     automaton = load_i64(grammar, G_AUTOMATON)
-    lazy = load_i64(automaton, H_FLAGS) & LAZY != 0
-    named = not lazy and step_token_symbol(
-        automaton, load_i64(grammar, G_TOKEN_IDS), config, token, load_i64(batch, B_SCRATCH), target
-    )
+    named = REFUSED
+    if load_i64(automaton, H_FLAGS) & TOKENS:
+        if load_i64(automaton, H_FLAGS) & RECURSIVE:
+            named = accept_symbol_graph(batch, grammar, slot, config, token, target, keep)
+        elif step_token_symbol(
+            automaton, load_i64(grammar, G_TOKEN_IDS), config, token, load_i64(batch, B_SCRATCH), target
+        ):
+            named = ACCEPTED
     if is_end(batch, slot, token):
-        if named:
+        if named == ACCEPTED:
             store_i64(target, CONFIG_FLAGS, load_i64(target, CONFIG_FLAGS) | FINISHED)
-            return True
+        if named != REFUSED:
+            return named
         if load_i64(config, CONFIG_FLAGS) & COMPLETE == 0:
-            return False
+            return REFUSED
         if position < load_i64(load_i64(batch, B_MIN_TOKENS), slot) and load_i64(config, CONFIG_HEADS) > 0:
-            return False
+            return REFUSED
         store_i64(target, CONFIG_HEADS, 0)
         store_i64(target, CONFIG_FLAGS, COMPLETE | FINISHED)
-        return True
-    if named:
-        return True
+        return ACCEPTED
+    if named != REFUSED:
+        return named
     if load_u8(load_i64(batch, B_TEXT_START), slot) and position == 0:
         vocabulary = load_i64(batch, B_VOCABULARY_START)
     if load_u8(load_i64(vocabulary, V_TOKEN_TEXT), token) == 0:
-        return False
+        return REFUSED
     starts = load_i64(vocabulary, V_TOKEN_START)
     begin, end = load_i64(starts, token), load_i64(starts, token + 1)
-    return accept_data(batch, grammar, config, load_i64(vocabulary, V_TOKEN_BYTES), begin, end, target)
+    data = load_i64(vocabulary, V_TOKEN_BYTES)
+    return accept_data(batch, grammar, slot, config, data, begin, end, target, keep)
 
 
 @helper
-def advance_slot(batch, slot, token):  # type: ignore[no-untyped-def]
-    """Accept `token` in `slot`; False (and nothing changed) if it is refused."""
-    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
+def _move_on(batch, slot):  # type: ignore[no-untyped-def]
+    """One more position of the slot's history; the oldest may be given up for it."""
     positions = load_i64(batch, B_POSITION)
     history = load_i64(batch, B_HISTORY)
     position = load_i64(positions, slot)
     oldest = load_i64(batch, B_OLDEST)
-    # The new configuration takes the place of the oldest one, which is given up only if the token is legal:
-    # the last of the history's places is never part of it.
-    target = config_at(batch, slot, position + 1)
-    if not accept_token(batch, grammar, slot, position, config_at(batch, slot, position), token, target):
-        return False
     store_i64(positions, slot, position + 1)
     if position + 1 - load_i64(oldest, slot) > history - 2:
         store_i64(oldest, slot, position + 3 - history)
-    return True
+
+
+@helper
+def advance_slot(batch, slot, token):  # type: ignore[no-untyped-def]
+    """Accept `token` in `slot`: ACCEPTED, or REFUSED or TOO_DEEP and nothing changed."""
+    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
+    position = load_i64(load_i64(batch, B_POSITION), slot)
+    # The new configuration takes the place of the oldest one, which is given up only if the token is legal:
+    # the last of the history's places is never part of it.
+    target = config_at(batch, slot, position + 1)
+    config = config_at(batch, slot, position)
+    answer = accept_token(batch, grammar, slot, position, config, token, target, True)
+    if answer == ACCEPTED:
+        _move_on(batch, slot)
+    return answer
 
 
 @kernel("int64(int64, int64, int64, int64, int64)")
 def advance_rows(batch, slots, rows, tokens, accepted):  # type: ignore[no-untyped-def]
     """Accept tokens[i] (int32) in slots[i] (int32; negative: an unconstrained row, always accepted).
 
-    accepted[i] (uint8) is 1, or 0 where the token was refused (or the slot is free) and nothing changed. Returns the
-    number of refused ones.
+    accepted[i] (uint8) is ACCEPTED, or REFUSED (also where the slot is free) or TOO_DEEP and nothing changed. Returns
+    the number of those not accepted.
     """
     refused = 0
     store = load_i64(batch, B_SLOT_GRAMMAR)
     for row in range(rows):
         slot = load_i32(slots, row)
-        good = slot < 0 or (load_i64(store, slot) != 0 and advance_slot(batch, slot, load_i32(tokens, row)))
-        store_u8(accepted, row, 1 if good else 0)
-        if not good:
+        answer = ACCEPTED
+        if slot >= 0:
+            answer = REFUSED
+            if load_i64(store, slot) != 0:
+                answer = advance_slot(batch, slot, load_i32(tokens, row))
+        store_u8(accepted, row, answer)
+        if answer != ACCEPTED:
             refused += 1
     count(batch, COUNT_ACCEPTED, rows - refused)
     count(batch, COUNT_REFUSED, refused)
@@ -320,23 +367,19 @@ def start(batch, slot):  # type: ignore[no-untyped-def]
     return start_slot(batch, slot)
 
 
-@kernel("boolean(int64, int64, int64, int64)")
+@kernel("int64(int64, int64, int64, int64)")
 def accept_bytes(batch, slot, data, length):  # type: ignore[no-untyped-def]
-    """Accept raw bytes as if they were one token of text."""
+    """Accept raw bytes as if they were one token of text: ACCEPTED, or REFUSED or TOO_DEEP and nothing changed."""
     grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
     position = load_i64(load_i64(batch, B_POSITION), slot)
     config = config_at(batch, slot, position)
     target = config_at(batch, slot, position + 1)
     if load_i64(config, CONFIG_FLAGS) & FINISHED:
-        return False
-    if not accept_data(batch, grammar, config, data, 0, length, target):
-        return False
-    store_i64(load_i64(batch, B_POSITION), slot, position + 1)
-    oldest = load_i64(batch, B_OLDEST)
-    history = load_i64(batch, B_HISTORY)
-    if position + 1 - load_i64(oldest, slot) > history - 2:
-        store_i64(oldest, slot, position + 3 - history)
-    return True
+        return REFUSED
+    answer = accept_data(batch, grammar, slot, config, data, 0, length, target, True)
+    if answer == ACCEPTED:
+        _move_on(batch, slot)
+    return answer
 
 
 @kernel("int64(int64, int64, int64)")
@@ -352,6 +395,11 @@ def fork_slot(batch, source, target):  # type: ignore[no-untyped-def]
     oldest = load_i64(load_i64(batch, B_OLDEST), source)
     for at in range(oldest, position + 1):
         _copy_config(config_at(batch, source, at), config_at(batch, target, at))
+    arenas, used = load_i64(batch, B_ARENAS), load_i64(batch, B_ARENA_USED)
+    if load_i64(arenas, source) != 0:
+        for word in range(load_i64(used, source)):
+            store_i64(load_i64(arenas, target), word, load_i64(load_i64(arenas, source), word))
+        store_i64(used, target, load_i64(used, source))
     for field in (B_POSITION, B_OLDEST, B_SLOT_GRAMMAR, B_MIN_TOKENS):
         address = load_i64(batch, field)
         store_i64(address, target, load_i64(address, source))
@@ -372,6 +420,8 @@ def forced(batch, slot, out, most):  # type: ignore[no-untyped-def]
     """
     grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
     automaton = load_i64(grammar, G_AUTOMATON)
+    if load_i64(automaton, H_FLAGS) & RECURSIVE:
+        return forced_graph(batch, grammar, slot, current_config(batch, slot), out, most)
     lazy = load_i64(automaton, H_FLAGS) & LAZY != 0
     source = current_config(batch, slot)
     here = load_i64(batch, B_SCRATCH) + 8 * WORK_CONFIG_WORDS
@@ -426,7 +476,7 @@ def forced(batch, slot, out, most):  # type: ignore[no-untyped-def]
 def accept_draft(batch, slot, tokens, n):  # type: ignore[no-untyped-def]
     """Accept tokens[0:n] (int32) one after the other; returns how many were, the first refused one ending it."""
     for i in range(n):
-        if not advance_slot(batch, slot, load_i32(tokens, i)):
+        if advance_slot(batch, slot, load_i32(tokens, i)) != ACCEPTED:
             return i
     return n
 
@@ -437,7 +487,8 @@ def token_allowed(batch, slot, token):  # type: ignore[no-untyped-def]
     grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
     position = load_i64(load_i64(batch, B_POSITION), slot)
     spare = load_i64(batch, B_SCRATCH) + 8 * WORK_CONFIG_WORDS
-    return accept_token(batch, grammar, slot, position, config_at(batch, slot, position), token, spare)
+    config = config_at(batch, slot, position)
+    return accept_token(batch, grammar, slot, position, config, token, spare, False) != REFUSED
 
 
 @kernel("int64(int64, int64)")

@@ -8,7 +8,7 @@ blocks alive; what nothing keeps goes when the arena is compacted, which keeps t
 from __future__ import annotations
 
 from .._numba import helper
-from ..grammar.automaton import H_ROOT_FRAME
+from ..grammar.automaton import H_ROOT_FRAME, HAS_TOKENS
 from .graph import block_at, close_graph, put_bottom, put_triple, reach_byte_graph
 from .layout import (
     B_ARENA_USED,
@@ -23,13 +23,16 @@ from .layout import (
     BLOCK_DONE,
     BLOCK_MARK,
     BLOCK_TRIPLES,
+    COMPLETE,
     CONFIG_BLOCK,
     CONFIG_BLOCK_HEADS,
     CONFIG_FLAGS,
     CONFIG_HEADS,
     CONFIG_WORDS,
     COUNT_WORK,
+    FINISHED,
     G_AUTOMATON,
+    G_TOKEN_IDS,
     MAX_GRAPH_HEADS,
     S_ARENA,
     S_COUNT,
@@ -43,8 +46,8 @@ from .layout import (
     SCRATCH_BASE,
     SCRATCH_BLOCK_WORDS,
 )
-from .machine import AT_FRAME_START, AT_TOKEN_START, AT_TOKEN_SYMBOL, AT_TOKEN_TARGET
-from .memory import load_i32, load_i64, load_u8, section, store_i64
+from .machine import AT_FRAME_START, AT_TOKEN_START, AT_TOKEN_SYMBOL, AT_TOKEN_TARGET, flags_of
+from .memory import load_i32, load_i64, load_u8, section, store_i64, store_u8
 from .pool import count as count_up
 
 #: What accepting says: legal, not legal, legal but past a limit of the stack graph (nothing has changed).
@@ -274,11 +277,12 @@ def accept_graph(batch, grammar, slot, config, data, begin, end, target, keep): 
 
 
 @helper
-def accept_symbol_graph(batch, grammar, slot, config, token_ids, token, target, keep):  # type: ignore[no-untyped-def]
+def accept_symbol_graph(batch, grammar, slot, config, token, target, keep):  # type: ignore[no-untyped-def]
     """The same for the edges labelled with special token `token`."""
     if load_i64(config, CONFIG_HEADS) == 0:
         return REFUSED
     automaton = load_i64(grammar, G_AUTOMATON)
+    token_ids = load_i64(grammar, G_TOKEN_IDS)
     graph = graph_of_slot(batch, slot)
     if keep:
         _make_room(batch, graph, slot, -1)
@@ -304,3 +308,40 @@ def accept_symbol_graph(batch, grammar, slot, config, token_ids, token, target, 
     if load_i64(graph, S_FAILED):
         return TOO_DEEP
     return _write_config(batch, graph, slot, block, target)
+
+
+@helper
+def _has_symbols(automaton, graph, block):  # type: ignore[no-untyped-def]
+    heads = block_at(graph, block)
+    for i in range(load_i64(heads, BLOCK_COUNT)):
+        if flags_of(automaton, load_i64(heads, BLOCK_TRIPLES + 3 * i + 1)) & HAS_TOKENS:
+            return True
+    return False
+
+
+@helper
+def forced_graph(batch, grammar, slot, config, out, most):  # type: ignore[no-untyped-def]
+    """Write to `out` (uint8[most]) the bytes that every continuation begins with; returns how many."""
+    automaton = load_i64(grammar, G_AUTOMATON)
+    graph = graph_of_slot(batch, slot)
+    flags, block = load_i64(config, CONFIG_FLAGS), load_i64(config, CONFIG_BLOCK)
+    n = 0
+    if load_i64(config, CONFIG_HEADS) == 0:
+        return n
+    while n < most and flags & (COMPLETE | FINISHED) == 0 and not _has_symbols(automaton, graph, block):
+        only = -1
+        for byte in range(256):
+            if reach_byte_graph(automaton, graph, block, byte) > 0:
+                if only >= 0:
+                    return n
+                only = byte
+        if only < 0 or load_i64(graph, S_USED) > SCRATCH_BLOCK_WORDS // 2:
+            break
+        count = reach_byte_graph(automaton, graph, block, only)
+        block = close_graph(grammar, automaton, graph, count)
+        if load_i64(graph, S_FAILED):
+            break
+        flags = load_i64(graph, S_FLAGS)
+        store_u8(out, n, only)
+        n += 1
+    return n

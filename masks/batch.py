@@ -11,12 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numba import entry_address
+from ..grammar.automaton import RECURSIVE
 from . import advance as _advance
 from . import step as _step
+from .arena import ACCEPTED, TOO_DEEP
 from .bitmaps import SELECTION_WORDS
-from .errors import VocabularyError
+from .context_walk import run_context
+from .errors import StackLimitError, VocabularyError
 from .finish import lazy_distances, shortest_completion
 from .layout import (
+    B_ARENA_USED,
+    B_ARENA_WORDS,
+    B_ARENAS,
     B_CONFIGS,
     B_COUNTERS,
     B_DEDUP,
@@ -26,11 +32,13 @@ from .layout import (
     B_ENDS,
     B_EPOCH,
     B_FIELDS,
+    B_GRAPH,
     B_HALF,
     B_HISTORY,
     B_JOB,
     B_JOB_CHILDREN,
     B_JOB_CONFIGS,
+    B_JOB_GRAPH,
     B_JOB_RANKS,
     B_JOB_REGISTER,
     B_JOB_SELECTION,
@@ -45,7 +53,9 @@ from .layout import (
     B_LISTS,
     B_MIN_TOKENS,
     B_OLDEST,
+    B_PAIRS,
     B_POSITION,
+    B_RUN_CONTEXT,
     B_RUN_JOB,
     B_SCRATCH,
     B_SET_SCRATCH,
@@ -72,18 +82,36 @@ from .layout import (
     COUNT_REFUSED,
     COUNT_WORK,
     COUNTERS,
+    DIRECT,
+    EDGE_WORDS,
     FINISHED,
+    FRESH_WORDS,
     G_LAZY_SETS,
     HEAD_STATES,
     IDLE,
     J_FOLLOW,
+    J_LIST,
     J_LOOP,
     J_SOURCE,
     J_STAGE,
     JOB_WORDS,
     LOOP_WORDS,
+    MAX_EDGES,
     MAX_ENDS,
+    MAX_FRESH,
+    MAX_GRAPH_HEADS,
+    MAX_PAIRS,
+    PAIR_WORDS,
     READY,
+    S_EDGES,
+    S_FIELDS,
+    S_FRESH,
+    S_HEADS,
+    S_REACHED,
+    S_SCRATCH,
+    S_STACK,
+    S_TRIPLES,
+    SCRATCH_BLOCK_WORDS,
     SCRATCH_WORDS,
 )
 from .memory import Block
@@ -99,6 +127,8 @@ if TYPE_CHECKING:
 
 #: Units of fuel (about one byte edge each) in a microsecond, before calibration.
 FUEL_PER_MICROSECOND = 150
+#: The least memory for one stack: what one token may need at once.
+MIN_STACK_BYTES = 8 * SCRATCH_BLOCK_WORDS
 #: Grammars that a batch keeps ready after their last sequence has gone.
 MAX_IDLE_GRAMMARS = 64
 
@@ -108,7 +138,8 @@ class Plan:
     """What `Batch.plan` found for each row; views of the batch's buffers, valid until its next `plan`.
 
     `mask_ids` int32 (see `masks.tables`), `end_allowed` uint8 (1: the row's end tokens are legal), `status`
-    uint8 (READY or PENDING: a pending row has no mask yet and must not be sampled from `mask_ids`).
+    uint8: READY, PENDING (the row has no mask yet and must not be sampled from `mask_ids`) or LIMIT (it cannot have
+    one, the sequence must be ended).
     """
 
     slots: npt.NDArray[np.int32]
@@ -129,7 +160,9 @@ class Batch:
     Parameters: `slots`, sequences at once. `budget_us`, microseconds of mask computing a `plan` may spend
     (counted as fuel, not timed; None: no limit). `max_rollback`, tokens that can be taken back (about
     1.7 KB a token and slot, touched only where used). `pool_masks`, dense masks in each half of
-    the pool (V/8 bytes each, default 512 or twice the slots, whichever is more).
+    the pool (V/8 bytes each, default 512 or twice the slots, whichever is more). `stack_bytes`, memory for the stack
+    of one sequence of a recursive grammar (8 words of 8 bytes a level of nesting as a rule, the default is enough for
+    some 14,000; touched only where used): a token that needs more is not accepted, see `advance`.
     """
 
     def __init__(
@@ -140,7 +173,10 @@ class Batch:
         *,
         max_rollback: int = 32,
         pool_masks: int | None = None,
+        stack_bytes: int = 1 << 20,
     ) -> None:
+        if stack_bytes < MIN_STACK_BYTES:
+            raise ValueError(f"stack_bytes must be at least {MIN_STACK_BYTES}")
         if slots < 1 or max_rollback < 0:
             raise ValueError("slots must be at least 1, max_rollback at least 0")
         rows = max(512, 2 * slots) if pool_masks is None else pool_masks
@@ -173,6 +209,8 @@ class Batch:
             (B_DEDUP_SIZE, dedup),
             (B_TABLE_SIZE, table),
             (B_RUN_JOB, entry_address(run_job)),
+            (B_RUN_CONTEXT, entry_address(run_context)),
+            (B_ARENA_WORDS, stack_bytes // 8),
         ):
             block.set_number(field, number)
         for field, array in (
@@ -203,6 +241,8 @@ class Batch:
             (B_JOB_TOTAL, np.zeros(words, np.int64)),
             (B_JOB_SELECTION, np.zeros(SELECTION_WORDS, np.int64)),
             (B_COUNTERS, np.zeros(COUNTERS, np.int64)),
+            (B_ARENAS, np.zeros(slots, np.int64)),
+            (B_ARENA_USED, np.zeros(slots, np.int64)),
         ):
             array += 0  # touch every page now rather than in a step
             block.set_array(field, array)
@@ -214,6 +254,8 @@ class Batch:
         self._block = block
         self._address = block.address
         self._lazy_words = 1
+        self._graphs: list[Block] = []
+        self._arenas: dict[int, npt.NDArray[np.int64]] = {}
         self._residents: dict[int, Resident] = {}
         self._of_slot: list[Resident | None] = [None] * slots
         self._eos: list[tuple[int, ...]] = [()] * slots
@@ -270,8 +312,46 @@ class Batch:
         resident.users += 1
         self._of_slot[slot] = resident
         self._eos[slot] = ends
+        self._give_arena(slot)
         self.reset(slot)
         return slot
+
+    def _give_arena(self, slot: int) -> None:
+        """Memory for the slot's stack, kept with the slot, if its grammar is recursive."""
+        resident = self._of_slot[slot]
+        if slot not in self._arenas and resident is not None and resident.compiled.automaton.flags & RECURSIVE:
+            arena = np.zeros(int(self._block.header[B_ARENA_WORDS]), np.int64)
+            self._arenas[slot] = arena
+            self._block.arrays[B_ARENAS][slot] = arena.ctypes.data
+
+    def _prepare_graphs(self) -> None:
+        """Room for stepping stack graphs: for accepting, and for the mask that is being computed."""
+        if self._graphs:
+            return
+        words = int(self._block.header[B_ARENA_WORDS])
+        for field, stack in ((B_GRAPH, words), (B_JOB_GRAPH, MAX_EDGES)):
+            graph = Block(S_FIELDS)
+            for part, shape in (
+                (S_SCRATCH, (SCRATCH_BLOCK_WORDS,)),
+                (S_REACHED, (MAX_GRAPH_HEADS, 3)),
+                (S_HEADS, (MAX_GRAPH_HEADS, 3)),
+                (S_TRIPLES, (MAX_EDGES, 3)),
+                (S_EDGES, (MAX_EDGES, EDGE_WORDS)),
+                (S_FRESH, (MAX_FRESH, FRESH_WORDS)),
+                (S_STACK, (max(stack, MAX_EDGES) + MAX_FRESH,)),
+            ):
+                array = np.zeros(shape, np.int64)
+                array += 0
+                graph.set_array(part, array)
+            self._graphs.append(graph)
+            self._block.set_number(field, graph.address)
+        self._block.set_array(B_PAIRS, np.zeros((MAX_PAIRS, PAIR_WORDS), np.int64))
+
+    def _drop_direct(self) -> None:
+        """Forget a mask that is being computed from a sequence's own stack, which is about to change."""
+        job = self._block.arrays[B_JOB]
+        if job[J_LIST] == DIRECT:
+            job[J_STAGE] = IDLE
 
     def _resident(self, compiled: CompiledGrammar) -> Resident:
         key = id(compiled)
@@ -283,6 +363,8 @@ class Batch:
                         # An unfinished mask may still be that grammar's.
                         self._block.arrays[B_JOB][J_STAGE] = IDLE
                         break
+            if compiled.automaton.flags & RECURSIVE:
+                self._prepare_graphs()
             resident = Resident(compiled, next(self._numbers), self._tables.words)
             if resident.lazy_words > self._lazy_words:
                 self._lazy_words = resident.lazy_words
@@ -322,6 +404,13 @@ class Batch:
         mine, theirs = self._block.arrays, other._block.arrays
         for field in (B_CONFIGS, B_POSITION, B_OLDEST, B_MIN_TOKENS, B_TEXT_START):
             mine[field][new] = theirs[field][slot]
+        if new in self._arenas:
+            used = int(theirs[B_ARENA_USED][slot])
+            if used > len(self._arenas[new]):
+                self.remove(new)
+                raise StackLimitError("the stack is larger than this batch has room for (stack_bytes)")
+            self._arenas[new][:used] = other._arenas[slot][:used]
+            mine[B_ARENA_USED][new] = used
         if resident.lazy_words:
             # State sets have other numbers here.
             sets = resident.block.arrays[G_LAZY_SETS]
@@ -342,6 +431,7 @@ class Batch:
     def remove(self, slot: int) -> None:
         """Free `slot`."""
         resident = self._used(slot)
+        self._drop_direct()
         resident.users -= 1
         self._of_slot[slot] = None
         self._block.arrays[B_SLOT_GRAMMAR][slot] = 0
@@ -350,6 +440,7 @@ class Batch:
     def reset(self, slot: int) -> None:
         """Put `slot` before its first token."""
         self._used(slot)
+        self._drop_direct()
         if not _advance.start(self._address, slot):
             raise MemoryError("no room for the state sets of this grammar: fewer slots or a smaller max_rollback")
 
@@ -359,6 +450,8 @@ class Batch:
         if not self._free:
             raise ValueError(f"all {self.slots} slots are taken")
         other = self._free.pop()
+        self._of_slot[other] = resident
+        self._give_arena(other)
         _advance.fork_slot(self._address, slot, other)
         resident.users += 1
         self._of_slot[other] = resident
@@ -372,6 +465,7 @@ class Batch:
         position, oldest = int(arrays[B_POSITION][slot]), int(arrays[B_OLDEST][slot])
         if not 0 <= n <= position - oldest:
             raise ValueError(f"cannot take back {n} tokens: {position - oldest} are kept (max_rollback)")
+        self._drop_direct()
         arrays[B_POSITION][slot] = position - n
 
     def _used(self, slot: int) -> Resident:
@@ -400,7 +494,11 @@ class Batch:
         return Plan(slots, self._mask_ids[:rows], self._end_allowed[:rows], self._status[:rows])
 
     def advance(self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
-        """Accept one token a row; uint8, 0 where it was refused and nothing changed. Valid until the next call."""
+        """Accept one token a row; uint8, valid until the next call. 1 (`arena.ACCEPTED`): accepted.
+
+        0 (REFUSED): not legal, nothing changed. 2 (TOO_DEEP): legal, but the row's stack has no room for it (see
+        `stack_bytes`), nothing changed: the sequence should be ended.
+        """
         rows = len(slots)
         slots = self._checked(slots)
         tokens = np.ascontiguousarray(tokens, np.int32)
@@ -420,7 +518,8 @@ class Batch:
     def mask(self, slot: int) -> npt.NDArray[np.uint32]:
         """The slot's whole mask, end tokens included: uint32[ceil(width / 32)], LSB first, 1 = allowed. Not bounded."""
         self._used(slot)
-        _step.row_mask(self._address, slot, self._words.ctypes.data)
+        if _step.row_mask(self._address, slot, self._words.ctypes.data) < 0:
+            raise StackLimitError("the grammar has too many open ways to read this text")
         words: npt.NDArray[np.uint32] = self._words.view(np.uint32)[: self.vocabulary.words].copy()
         return words
 
@@ -435,7 +534,10 @@ class Batch:
         if not data:
             return True
         array = np.frombuffer(data, np.uint8)
-        return bool(_advance.accept_bytes(self._address, slot, array.ctypes.data, len(array)))
+        answer = _advance.accept_bytes(self._address, slot, array.ctypes.data, len(array))
+        if answer == TOO_DEEP:
+            raise StackLimitError("the text is nested deeper than there is room for (stack_bytes)")
+        return bool(answer == ACCEPTED)
 
     def accept_draft(self, slot: int, tokens: Sequence[int]) -> int:
         """Accept a draft of tokens up to the first refused one; returns how many."""

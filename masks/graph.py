@@ -39,6 +39,7 @@ from .layout import (
     FRESH_THROUGH,
     FRESH_WORDS,
     G_FRAME_STAMPS,
+    G_STAMP,
     LEADS_ON,
     MAX_DONE,
     MAX_EDGES,
@@ -54,7 +55,6 @@ from .layout import (
     S_REACHED,
     S_SCRATCH,
     S_STACK,
-    S_STAMP,
     S_TRIPLES,
     S_USED,
     S_WORK,
@@ -221,8 +221,8 @@ def reach_byte_graph(automaton, graph, block, byte):  # type: ignore[no-untyped-
 def _call(grammar, automaton, graph, count, fresh, edges):  # type: ignore[no-untyped-def]
     """Follow the calls of the `count` heads in S_HEADS and of those they lead to. Returns (heads, nodes, edges)."""
     heads = load_i64(graph, S_HEADS)
-    stamp = load_i64(graph, S_STAMP) + 1
-    store_i64(graph, S_STAMP, stamp)
+    stamp = load_i64(grammar, G_STAMP) + 1
+    store_i64(grammar, G_STAMP, stamp)
     stamps = load_i64(grammar, G_FRAME_STAMPS)
     starts = section(automaton, AT_CALL_START)
     table = load_i64(graph, S_EDGES)

@@ -52,6 +52,7 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_LAZY_LOOP,  # int64[lazy states][3] L_STAY and L_TEXT of each position that loops on itself
     G_LIVE,  # int64[4] bytes on any edge
     G_LAZY_RENAMED,  # int32[capacity] scratch of compaction
+    G_STAMP,  # number of the position closed last, so that the next table need not be cleared
     G_FRAME_STAMPS,  # int64[frames] stamp << 16 | number of the fresh node of this frame
     G_CONTEXTS,  # int64[MAX_CONTEXTS][CONTEXT_WORDS]
     G_CONTEXT_COUNT,
@@ -59,7 +60,7 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_RESIDUALS,  # int32[MAX_RESIDUALS] trie nodes of all residual lists
     G_RESIDUALS_USED,
     G_FIELDS,
-) = range(31)
+) = range(32)
 
 # ------------------------------------------------------------------------------- contexts
 # What one state does to the vocabulary, or to a residual list of trie nodes, whatever is below it on the stack.
@@ -161,7 +162,6 @@ SCRATCH_BLOCK_WORDS = 1 << 16  # words for the blocks of one token's bytes
     S_FLAGS,  # flags of the configuration closed last
     S_COUNT,  # its heads
     S_FAILED,  # 1 where a limit was passed
-    S_STAMP,  # number of the closing, so that tables need not be cleared
     S_WORK,  # units of work done
     S_REACHED,  # int64[MAX_GRAPH_HEADS][3]
     S_HEADS,  # int64[MAX_GRAPH_HEADS][3]
@@ -170,7 +170,7 @@ SCRATCH_BLOCK_WORDS = 1 << 16  # words for the blocks of one token's bytes
     S_FRESH,  # int64[MAX_FRESH][FRESH_WORDS]
     S_STACK,  # int64[...] numbers, for walks through the graph
     S_FIELDS,
-) = range(15)
+) = range(14)
 EDGE_NODE, EDGE_STATE, EDGE_REGISTER, EDGE_KIND, EDGE_NEXT, EDGE_WORDS = range(6)
 LEADS_ON, THROUGH = 1, 2  # kinds of edge: the caller goes on after the return; it may itself return then
 FRESH_FIRST, FRESH_NUMBER, FRESH_THROUGH, FRESH_DONE_COUNT, FRESH_DONE = range(5)
@@ -198,8 +198,8 @@ KIND_DENSE, KIND_LIST, KIND_SINGLE, KIND_EMPTY = range(4)
 MASK_INDEX = (1 << KIND_SHIFT) - 1
 MAX_LIST = 256  # masks of at most so many tokens are lists (1 KB) rather than rows (16 KB at 128k)
 
-# A row's status.
-READY, PENDING = 0, 1
+# A row's status. LIMIT: its mask cannot be had within the limits of stack graphs; the sequence must be ended.
+READY, PENDING, LIMIT = 0, 1, 2
 
 # ------------------------------------------------------------------------------- the mask being computed
 (
@@ -216,14 +216,13 @@ READY, PENDING = 0, 1
     J_FOLLOW,  # address of 4 words: bytes that may follow once the head's top frame has returned
     J_LOOP,  # address of the words that masks.wide uses
     J_UNFINISHED,  # 1 where the walk stopped for want of fuel
-    J_END,  # contexts: end of the subtree being walked
-    J_BASE,  # contexts: bytes of its tokens that were read before
-    J_LIST,  # contexts: address of the residual list walked, 0: the whole vocabulary
+    J_LIST,  # contexts: address of the residual list walked, 0: the whole vocabulary; DIRECT: a sequence's own stack
     J_LIST_LENGTH,
     J_LIST_AT,
     J_RESIDUAL_LENGTH,  # trie nodes found at which the frame may return
     JOB_WORDS,
-) = range(20)
+) = range(18)
+DIRECT = -1
 IDLE, NEXT_HEAD, TRIE, RANKS, LISTS = range(5)
 
 # What masks.wide finds out about a head (words at J_LOOP).

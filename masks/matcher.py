@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from .arena import ACCEPTED, TOO_DEEP
 from .batch import Batch
+from .errors import StackLimitError
 from .finish import fewest_tokens, text_tokens
 
 if TYPE_CHECKING:
@@ -97,12 +99,18 @@ class Matcher:
         self._row = np.array([slot], np.int32)
 
     def accept(self, token_id: int) -> bool:
-        """Accept one token. False: it is not legal here, and nothing changed."""
+        """Accept one token. False: it is not legal here, and nothing changed.
+
+        Raises `StackLimitError` where the text would be nested deeper than there is room for (nothing changed either).
+        """
         if not 0 <= token_id < 2**31:
             return False
         with self._shared.lock:
             self._token[0] = token_id
-            return bool(self._batch.advance(self._row, self._token)[0])
+            answer = self._batch.advance(self._row, self._token)[0]
+        if answer == TOO_DEEP:
+            raise StackLimitError("the text is nested deeper than there is room for (Batch: stack_bytes)")
+        return bool(answer == ACCEPTED)
 
     def accept_bytes(self, data: bytes) -> bool:
         """Accept text, whatever tokens spell it; rolled back as one. False: refused, and nothing changed."""

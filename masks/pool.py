@@ -25,6 +25,9 @@ from .layout import (
     B_LIST_TOKENS_USED,
     B_LIST_USED,
     B_LISTS,
+    B_TABLE,
+    B_TABLE_SIZE,
+    B_TABLE_USED,
     B_WORDS,
     COUNT_FLUSHES,
     COUNT_MASKS,
@@ -55,8 +58,13 @@ def make_room(batch, masks):  # type: ignore[no-untyped-def]
         and load_i64(batch, B_LIST_USED) + masks <= load_i64(batch, B_LISTS)
         and load_i64(batch, B_LIST_TOKENS_USED) + masks * MAX_LIST <= load_i64(batch, B_LIST_TOKENS_HALF)
     )
-    if fits:
-        return
+    if not fits:
+        new_epoch(batch)
+
+
+@helper
+def new_epoch(batch):  # type: ignore[no-untyped-def]
+    """Go on in the other half of the pool, whose masks are forgotten."""
     store_i64(batch, B_EPOCH, load_i64(batch, B_EPOCH) + 1)
     store_i64(batch, B_DENSE_USED, 0)
     store_i64(batch, B_LIST_USED, 0)
@@ -209,3 +217,29 @@ def resolve(batch, slots, index, scratch):  # type: ignore[no-untyped-def]
     store_i64(slots, index, packed)
     count(batch, COUNT_PROMOTED, 1)
     return packed & 0x7FFFFFFF
+
+
+@helper
+def find_entry(batch, low, high):  # type: ignore[no-untyped-def]
+    """Address of the table entry of this key (4 words: key, mask slot, used), made if it is new."""
+    size = load_i64(batch, B_TABLE_SIZE)
+    table = load_i64(batch, B_TABLE)
+    if 2 * load_i64(batch, B_TABLE_USED) > size:
+        for place in range(size):
+            store_i64(table, 4 * place + 3, 0)
+        store_i64(batch, B_TABLE_USED, 0)
+    place = shift_right(low, 1) % size
+    while True:
+        entry = table + 32 * place
+        if load_i64(entry, 3) == 0:
+            store_i64(entry, 0, low)
+            store_i64(entry, 1, high)
+            store_i64(entry, 2, -1)
+            store_i64(entry, 3, 1)
+            store_i64(batch, B_TABLE_USED, load_i64(batch, B_TABLE_USED) + 1)
+            return entry
+        if load_i64(entry, 0) == low and load_i64(entry, 1) == high:
+            return entry
+        place += 1
+        if place == size:
+            place = 0

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numba import helper, kernel
-from ..grammar.automaton import FINAL, H_LAZY_STATES, HAS_TOKENS, Automaton
+from ..grammar.automaton import FINAL, HAS_TOKENS, LAZY, RECURSIVE, Automaton
 from ..grammar.errors import GrammarUnsatisfiable, GrammarUnsupported
 from .layout import (
     B_JOB_TOTAL,
@@ -269,10 +269,10 @@ def spelling(
     missing = np.flatnonzero(live_bytes(automaton) & ~singles)
     if not len(missing):
         return None
-    if len(automaton["frame_start"]) != 1 or automaton.header[H_LAZY_STATES]:
+    if len(automaton["frame_start"]) != 1 or automaton.flags & (LAZY | RECURSIVE):
         named = ", ".join(f"0x{b:02x}" for b in missing[:8])
         raise GrammarUnsupported(
-            f"the vocabulary has no single-byte token for {named}, and this grammar needs counters or state sets; "
+            f"the vocabulary has no single-byte token for {named}, and this grammar needs counters, calls or state sets; "
             "write its repeats out, or use a vocabulary with all bytes"
         )
     good = (automaton["state_flags"] & FINAL).astype(np.uint8)

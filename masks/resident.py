@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ..grammar.automaton import COUNTER, H_LAZY_STATES, Automaton
+from ..grammar.automaton import COUNTER, H_LAZY_STATES, RECURSIVE, Automaton
 from .layout import (
+    CONTEXT_WORDS,
     G_AUTOMATON,
     G_BOUNDARY,
+    G_CONTEXT_TABLE,
+    G_CONTEXTS,
     G_FIELDS,
+    G_FRAME_STAMPS,
     G_KINDS,
     G_LAZY_CAPACITY,
     G_LAZY_LOOP,
@@ -31,6 +35,7 @@ from .layout import (
     G_READY_ROWS,
     G_READY_START,
     G_READY_TOKENS,
+    G_RESIDUALS,
     G_SINGLE,
     G_STATE_MASK,
     G_TOKEN_IDS,
@@ -39,6 +44,8 @@ from .layout import (
     KIND_FIRST,
     KIND_OF,
     KIND_WORDS,
+    MAX_CONTEXTS,
+    MAX_RESIDUALS,
 )
 from .memory import Block
 from .prepare import exact_loops, lazy_loops, live_bytes, loop_members
@@ -150,6 +157,11 @@ class Resident:
             scratch = np.zeros((5, self.lazy_words), np.int64)
             lazy_loops(automaton.address, self.lazy_words, scratch.ctypes.data, loops)
             block.set_array(G_LAZY_LOOP, loops)
+        if automaton.flags & RECURSIVE:
+            block.set_array(G_FRAME_STAMPS, np.zeros(len(automaton["frame_start"]), np.int64))
+            block.set_array(G_CONTEXTS, np.zeros((MAX_CONTEXTS, CONTEXT_WORDS), np.int64))
+            block.set_array(G_CONTEXT_TABLE, np.full(2 * MAX_CONTEXTS, -1, np.int32))
+            block.set_array(G_RESIDUALS, np.zeros(MAX_RESIDUALS, np.int32))
         self.block = block
         self.compiled = compiled
         self.users = 0

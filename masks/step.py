@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from .._numba import helper, kernel
-from ..grammar.automaton import H_FLAGS, LAZY, TOKENS
+from ..grammar.automaton import H_FLAGS, LAZY, RECURSIVE, TOKENS
+from .arena import ACCEPTED, accept_symbol_graph
+from .contexts import mask_of_graph
 from .layout import (
     B_CONFIGS,
     B_END_COUNT,
     B_ENDS,
+    B_EPOCH,
     B_HISTORY,
     B_JOB,
     B_JOB_TOTAL,
@@ -16,9 +19,7 @@ from .layout import (
     B_RUN_JOB,
     B_SCRATCH,
     B_SLOT_GRAMMAR,
-    B_TABLE,
-    B_TABLE_SIZE,
-    B_TABLE_USED,
+    B_STEP_EPOCH,
     B_TEXT_START,
     B_VOCABULARY,
     B_VOCABULARY_START,
@@ -49,6 +50,7 @@ from .layout import (
     J_STAGE,
     KIND_EMPTY,
     KIND_SHIFT,
+    LIMIT,
     MAX_ENDS,
     PENDING,
     READY,
@@ -61,7 +63,7 @@ from .machine import (
     step_token_symbol,
 )
 from .memory import call_kernel, load_i32, load_i64, load_u8, shift_right, store_i32, store_i64, store_u8
-from .pool import count, expand_mask, intern_mask, make_room, resolve
+from .pool import count, expand_mask, find_entry, intern_mask, make_room, resolve
 from .trie import V_MAX_BYTES
 from .walk import begin_job
 
@@ -97,32 +99,6 @@ def _key(grammar, automaton, config, start, reach):  # type: ignore[no-untyped-d
             high ^= shift_right(high, 31)
         low = mix(low, depth)
     return low, high
-
-
-@helper
-def _find(batch, low, high):  # type: ignore[no-untyped-def]
-    """Address of the table entry of this key (4 words: key, mask slot, used), made if it is new."""
-    size = load_i64(batch, B_TABLE_SIZE)
-    table = load_i64(batch, B_TABLE)
-    if 2 * load_i64(batch, B_TABLE_USED) > size:
-        for place in range(size):
-            store_i64(table, 4 * place + 3, 0)
-        store_i64(batch, B_TABLE_USED, 0)
-    place = shift_right(low, 1) % size
-    while True:
-        entry = table + 32 * place
-        if load_i64(entry, 3) == 0:
-            store_i64(entry, 0, low)
-            store_i64(entry, 1, high)
-            store_i64(entry, 2, -1)
-            store_i64(entry, 3, 1)
-            store_i64(batch, B_TABLE_USED, load_i64(batch, B_TABLE_USED) + 1)
-            return entry
-        if load_i64(entry, 0) == low and load_i64(entry, 1) == high:
-            return entry
-        place += 1
-        if place == size:
-            place = 0
 
 
 @helper
@@ -166,7 +142,7 @@ def mask_of(batch, grammar, config, at_start, fuel):  # type: ignore[no-untyped-
     else:
         reach = load_i64(vocabulary, V_MAX_BYTES)
         low, high = _key(grammar, automaton, config, 1 if at_start else 0, reach)
-        slots = _find(batch, low, high)
+        slots = find_entry(batch, low, high)
         state = 2
     mask_id = resolve(batch, slots, state, load_i64(batch, B_SCRATCH))
     if mask_id >= 0:
@@ -199,14 +175,18 @@ def _row_at_start(batch, slot, position):  # type: ignore[no-untyped-def]
 
 @helper
 def _plan_row(batch, slot, fuel):  # type: ignore[no-untyped-def]
-    """(mask id or -1, end allowed, fuel left) of a slot."""
+    """(mask id, -1 where it is not known yet, -2 past a limit; end allowed; fuel left) of a slot."""
     grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
     position = load_i64(load_i64(batch, B_POSITION), slot)
     config = config_at(batch, slot, position)
     flags = load_i64(config, CONFIG_FLAGS)
     if flags & FINISHED:
         return KIND_EMPTY << KIND_SHIFT, 0, fuel
-    mask_id, fuel = mask_of(batch, grammar, config, _row_at_start(batch, slot, position), fuel)
+    at_start = _row_at_start(batch, slot, position)
+    if load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS) & RECURSIVE:
+        mask_id, fuel = mask_of_graph(batch, grammar, slot, config, at_start, fuel)
+    else:
+        mask_id, fuel = mask_of(batch, grammar, config, at_start, fuel)
     end = 0
     if flags & COMPLETE and (
         position >= load_i64(load_i64(batch, B_MIN_TOKENS), slot) or mask_id == KIND_EMPTY << KIND_SHIFT
@@ -227,11 +207,13 @@ def is_end(batch, slot, token):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _names(batch, grammar, config, token):  # type: ignore[no-untyped-def]
+def _names(batch, grammar, slot, config, token):  # type: ignore[no-untyped-def]
     """Does the grammar itself name `token` as what may come next?"""
     automaton = load_i64(grammar, G_AUTOMATON)
     if load_i64(automaton, H_FLAGS) & TOKENS == 0:
         return False
+    if load_i64(automaton, H_FLAGS) & RECURSIVE:
+        return accept_symbol_graph(batch, grammar, slot, config, token, config, False) == ACCEPTED
     work = load_i64(batch, B_SCRATCH)
     spare = work + 8 * WORK_CONFIG_WORDS
     return step_token_symbol(automaton, load_i64(grammar, G_TOKEN_IDS), config, token, work, spare)
@@ -242,7 +224,7 @@ def _named_end(batch, grammar, config, slot):  # type: ignore[no-untyped-def]
     """Does the grammar itself name an end token of the slot here?"""
     ends = load_i64(batch, B_ENDS) + 4 * MAX_ENDS * slot
     for i in range(load_i32(load_i64(batch, B_END_COUNT), slot)):
-        if _names(batch, grammar, config, load_i32(ends, i)):
+        if _names(batch, grammar, slot, config, load_i32(ends, i)):
             return True
     return False
 
@@ -252,11 +234,12 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
     """Masks of `rows` rows.
 
     `slots`: address of int32[rows], a negative slot is an unconstrained row. Written: `mask_ids`
-    (int32[rows]), `end_allowed` (uint8[rows]), `status` (uint8[rows]: READY or PENDING). Cold masks are
+    (int32[rows]), `end_allowed` (uint8[rows]), `status` (uint8[rows]: READY, PENDING or LIMIT). Cold masks are
     computed while `fuel` lasts, an unfinished one first; at least one unit of work is always done.
     Returns the fuel left, or -1 where a slot is not in use.
     """
     make_room(batch, rows)
+    store_i64(batch, B_STEP_EPOCH, load_i64(batch, B_EPOCH))
     store = load_i64(batch, B_SLOT_GRAMMAR)
     job = load_i64(batch, B_JOB)
     cold = rows
@@ -286,10 +269,10 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
             mask_id, end, left = _plan_row(batch, slot, 0 if turn == 0 else fuel)
             if turn > 0:
                 fuel = left
-            if mask_id >= 0:
-                store_i32(mask_ids, row, mask_id)
+            if mask_id != -1:
+                store_i32(mask_ids, row, mask_id if mask_id >= 0 else KIND_EMPTY << KIND_SHIFT)
                 store_u8(end_allowed, row, end)
-                store_u8(status, row, READY)
+                store_u8(status, row, READY if mask_id >= 0 else LIMIT)
                 cold -= 1
     for row in range(rows):
         if load_u8(status, row) == PENDING:
@@ -301,13 +284,19 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
 
 @kernel("int64(int64, int64, int64)")
 def row_mask(batch, slot, words):  # type: ignore[no-untyped-def]
-    """Write the slot's whole mask, end tokens included, to `words` (int64[B_WORDS]); returns its mask id."""
+    """Write the slot's whole mask, end tokens included, to `words` (int64[B_WORDS]); returns its mask id.
+
+    Returns -2 where a limit of the stack graph was passed.
+    """
     make_room(batch, 1)
     mask_id, end = -1, 0
-    while mask_id < 0:
+    while mask_id == -1:
+        store_i64(batch, B_STEP_EPOCH, load_i64(batch, B_EPOCH))
         mask_id, end, _ = _plan_row(batch, slot, NO_FUEL_LIMIT)
-        if mask_id < 0:  # another configuration's mask was left unfinished: its work is dropped
+        if mask_id == -1:  # another configuration's mask was left unfinished: its work is dropped
             store_i64(load_i64(batch, B_JOB), J_STAGE, IDLE)
+    if mask_id < 0:
+        return mask_id
     for word in range(load_i64(batch, B_WORDS)):
         store_i64(words, word, 0)
     expand_mask(batch, mask_id, words)
@@ -318,7 +307,7 @@ def row_mask(batch, slot, words):  # type: ignore[no-untyped-def]
         bit = 1 << (token & 63)
         bits = load_i64(words, token >> 6) & ~bit
         config = current_config(batch, slot)
-        if _names(batch, grammar, config, token) or (
+        if _names(batch, grammar, slot, config, token) or (
             end
             and load_i64(config, CONFIG_FLAGS) & COMPLETE
             and (

@@ -16,6 +16,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from .._numba import helper, kernel
 from .memory import Block
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     V_NODE_TOKEN,  # int32[nodes] id of a token that ends there, or -1
     V_NEXT_SAME,  # int32[size] the next token of the same bytes, or -1
     V_ROOT,  # the root's word as in V_NODE
+    V_NODE_PARENT,  # int32[nodes] -1: the root
+    V_RANK_NODE,  # int32[ranks] the node at which a token ends
     V_RANK_ID,  # int32[ranks] token id
     V_RANK_START,  # int32[ranks + 1] where the token's bytes begin in RANK_BYTES
     V_RANK_BYTES,  # uint8[...] the tokens' bytes in rank order
@@ -52,7 +55,7 @@ if TYPE_CHECKING:
     V_FIRST_RANK,  # int32[257] first rank of the tokens that begin with a byte
     V_ABSENT,  # int64[4] bytes that no token has
     V_FIELDS,
-) = range(27)
+) = range(29)
 
 TOKEN_ENDS = 1 << 8
 SAME_TOKENS = 1 << 9  # several tokens end there
@@ -220,6 +223,30 @@ def _count_lengths(data, start, lengths):  # type: ignore[no-untyped-def]
         lengths[rank] = code_points(data, start[rank], start[rank + 1])
 
 
+def _parents(node: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """The parent of each node of the trie, -1 for the children of the root."""
+    children, first = (node >> 16) & 0xFFFF, node >> 32
+    parent = np.full(len(node), -1, np.int32)
+    total = np.cumsum(children)
+    places = np.arange(int(children.sum())) + np.repeat(first - total + children, children)
+    parent[places] = np.repeat(np.arange(len(node), dtype=np.int32), children)
+    return parent
+
+
+def _rank_nodes(
+    node: npt.NDArray[np.int64], node_token: npt.NDArray[np.int32], next_same: npt.NDArray[np.int32], size: int
+) -> npt.NDArray[np.int32]:
+    """The node at which each token id ends."""
+    nodes = np.zeros(size, np.int32)
+    at = np.flatnonzero(node & TOKEN_ENDS)
+    tokens = node_token[at]
+    while len(tokens):
+        nodes[tokens] = at
+        tokens = next_same[tokens]
+        at, tokens = at[tokens >= 0], tokens[tokens >= 0]
+    return nodes
+
+
 class VocabularyTables:
     """The block of one vocabulary (and of one way to begin: see `drop_space`).
 
@@ -298,6 +325,8 @@ class VocabularyTables:
             (V_NODE, node),
             (V_NODE_TOKEN, node_token),
             (V_NEXT_SAME, next_same),
+            (V_NODE_PARENT, _parents(node)),
+            (V_RANK_NODE, _rank_nodes(node, node_token, next_same, size)[rank_id]),
             (V_ID_RANK, id_rank),
             (V_RECORD, record),
             (V_RANK_ID, rank_id),

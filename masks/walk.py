@@ -118,7 +118,7 @@ MAX_UNDECIDED = 32768
 
 
 @helper
-def _set_bit(words, bit):  # type: ignore[no-untyped-def]
+def set_bit(words, bit):  # type: ignore[no-untyped-def]
     store_i64(words, bit >> 6, load_i64(words, bit >> 6) | (1 << (bit & 63)))
 
 
@@ -210,7 +210,7 @@ def _step_slow(batch, grammar, automaton, lazy, depth, byte):  # type: ignore[no
 
 
 @helper
-def _step_fast(automaton, edges, dense, classes, n_classes, flags, special, state, byte):  # type: ignore[no-untyped-def]
+def step_fast(automaton, edges, dense, classes, n_classes, flags, special, state, byte):  # type: ignore[no-untyped-def]
     """Target of the byte, -1 where it dies, -2 where `_step_slow` must find out. Sections are looked up once a walk.
 
     `special`: flags of states that may be left by other ways than a byte edge; 0: there are none.
@@ -280,7 +280,7 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: igno
         packed = load_i64(table, child)
         child += 1
         byte = packed & 0xFF
-        target = _step_fast(automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte)
+        target = step_fast(automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte)
         if target == -1:
             fuel -= 1
             continue
@@ -296,11 +296,11 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: igno
                 continue
         if packed & TOKEN_ENDS != 0 and _may_end_token(batch, grammar, depth + 1):
             token = load_i32(node_token, child - 1)
-            _set_bit(total, token)
+            set_bit(total, token)
             if packed & SAME_TOKENS != 0:
                 token = load_i32(next_same, token)
                 while token >= 0:
-                    _set_bit(total, token)
+                    set_bit(total, token)
                     token = load_i32(next_same, token)
         if packed & (0xFFFF << 16) != 0:
             store_i64(children, depth, child | (end << 32))
@@ -382,7 +382,7 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
             dead = False
             while depth < length:
                 byte = (first >> (8 * depth)) & 0xFF if depth < 8 else load_u8(data, begin + depth)
-                target = _step_fast(
+                target = step_fast(
                     automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte
                 )
                 if target == -1:
@@ -405,7 +405,7 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
                 previous = rank
                 alive = depth
             if not dead:
-                _set_bit(total, load_i32(rank_id, rank))
+                set_bit(total, load_i32(rank_id, rank))
             elif depth == 0:
                 # No token with this first byte is alive: on to the next byte.
                 rank = load_i32(first_rank, (first & 0xFF) + 1)
@@ -464,7 +464,7 @@ def _begin_lazy(batch, grammar, automaton, vocabulary, state):  # type: ignore[n
 
 
 @helper
-def _sort_undecided(vocabulary, undecided, next_bytes, ranks):  # type: ignore[no-untyped-def]
+def sort_undecided(vocabulary, undecided, next_bytes, ranks):  # type: ignore[no-untyped-def]
     """Set `ranks` to the undecided tokens whose first byte is one of `next_bytes` (4 words), in rank order."""
     id_rank = load_i64(vocabulary, V_ID_RANK)
     record = load_i64(vocabulary, V_RECORD)
@@ -476,7 +476,7 @@ def _sort_undecided(vocabulary, undecided, next_bytes, ranks):  # type: ignore[n
             rank = load_i32(id_rank, 64 * word + count_trailing_zeros(bits))
             bits &= bits - 1
             prefetch(record + 16 * rank)
-            _set_bit(ranks, rank)
+            set_bit(ranks, rank)
     # Tokens with one first byte are neighbours.
     first_rank = load_i64(vocabulary, V_FIRST_RANK)
     byte = 0
@@ -501,7 +501,7 @@ def _sort_undecided(vocabulary, undecided, next_bytes, ranks):  # type: ignore[n
 
 
 @helper
-def _fill_stay(loop, stay):  # type: ignore[no-untyped-def]
+def fill_stay(loop, stay):  # type: ignore[no-untyped-def]
     """Set the 256 bytes at `stay` to 1 for the bytes inside the loop, to 0 for others."""
     for byte in range(256):
         bits = load_i64(loop, L_STAY + (byte >> 6)) if byte < 128 else -load_i64(loop, L_TEXT)
@@ -579,8 +579,8 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
         # Where more tokens are left than were accepted, the trie with its dead subtrees is the shorter way.
         wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
         if wide:
-            _fill_stay(loop, load_i64(batch, B_JOB_SELECTION))
-            _sort_undecided(vocabulary, undecided, next_bytes, load_i64(batch, B_JOB_RANKS))
+            fill_stay(loop, load_i64(batch, B_JOB_SELECTION))
+            sort_undecided(vocabulary, undecided, next_bytes, load_i64(batch, B_JOB_RANKS))
             work += left // 4
     if not wide:
         store_i64(job, J_PATH_LENGTH, -1)
@@ -597,7 +597,7 @@ def _add_token_symbols(grammar, automaton, config, mask):  # type: ignore[no-unt
         state = top_state(head_at(config, i))
         if flags_of(automaton, state) & HAS_TOKENS:
             for edge in range(load_i32(starts, state), load_i32(starts, state + 1)):
-                _set_bit(mask, load_i32(ids, load_i32(section(automaton, AT_TOKEN_SYMBOL), edge)))
+                set_bit(mask, load_i32(ids, load_i32(section(automaton, AT_TOKEN_SYMBOL), edge)))
 
 
 @helper

@@ -275,7 +275,7 @@ def _try_states(automaton, vocabulary, kinds, loop, first, second, only, registe
 
 
 @helper
-def _add_state_bytes(grammar, automaton, state, register, into):  # type: ignore[no-untyped-def]
+def add_state_bytes(grammar, automaton, state, register, into):  # type: ignore[no-untyped-def]
     """OR the bytes that may come next in a state's own frame into the 4 words at `into`, which hold whole kinds."""
     kinds = load_i64(grammar, G_KINDS)
     for kind in range(load_i64(kinds, KIND_COUNT)):
@@ -291,7 +291,7 @@ def add_next_bytes(grammar, automaton, config, into):  # type: ignore[no-untyped
     """OR the bytes that may come next in `config` (closed) into the 4 words at `into`, which hold whole kinds."""
     for i in range(load_i64(config, CONFIG_HEADS)):
         head = head_at(config, i)
-        _add_state_bytes(grammar, automaton, top_state(head), top_register(head), into)
+        add_state_bytes(grammar, automaton, top_state(head), top_register(head), into)
 
 
 @helper
@@ -350,7 +350,7 @@ def _find_loop(grammar, automaton, vocabulary, state, register, follow, loop, an
         store_i64(leave, word, load_i64(follow, word))
     for i in range(n):
         member = load_i64(states, i)
-        _add_state_bytes(grammar, automaton, member, register, leave)
+        add_state_bytes(grammar, automaton, member, register, leave)
         for at in (member, restart_of(automaton, member, register)):
             a, b, c, d = _call_bytes(automaton, at)
             store_i64(leave, 0, load_i64(leave, 0) | a)
