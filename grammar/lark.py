@@ -28,7 +28,9 @@ from .expression import (
 from .expression import Sequence as Series
 from .expression import Token as SpecialToken
 from .lark_ignored import Ignored
+from .lark_lexer import Lexer
 from .lark_loader import Loaded, load
+from .lark_longest import Splitter, followers
 from .lark_terminals import Place, Terminal, literal
 from .limits import Limits
 from .match_order import first_characters
@@ -37,6 +39,8 @@ from .ranges import negate, subtract, union
 #: Rules that are not in the text; no name in Lark has such a sign.
 _START, _IGNORED, _IGNORED_LAST = "%start", "%ignore", "%ignore at the end"
 _LEXERS = ("dynamic", "longest")
+#: Repeats from which on lark makes rules of their turns, so that a rule within itself counts as used.
+_LARGE = 50
 
 
 def lark(
@@ -69,21 +73,24 @@ def lark(
     * lark refuses a rule of which two alternatives become equal when its options are left out. Here that is one more
       way to parse the same text.
 
+    With ``lexer="longest"`` a text is first cut into tokens as lark's basic lexer does it, and the language is context-
+    free over these: the one of ``Lark(text, parser="lalr", lexer="basic")`` where lark finds no conflict. Terminals are
+    tried in order of priority, width and length, each as far as it matches, and a string such as a keyword is preferred
+    to a pattern that matches the same text. It is refused where more than the character behind a token decides where
+    the token ends, as with ``NUMBER: /[0-9]+(\\.[0-9]+)?/`` where a ``.`` may follow it.
+
     ``%declare`` makes a terminal without a pattern: `tokens` names the special token that it stands for, by text or id
     (``tokens={"EOT": "<|eot|>"}``). It may also be written in a rule itself, as ``<|eot|>`` or ``<[128]>``. Ignored
     text may stand around it as around all terminals.
 
     Raises `GrammarSyntaxError` for what lark refuses, `GrammarUnsupported` for what is known and not enforced (besides
     the above: declared terminals that `tokens` lacks, as Python's indentation has; ``%json``, ``%regex`` and other
-    extensions; ``lexer="longest"``), and `GrammarTooLarge` past a field of `limits`; each names line and column.
+    extensions), and `GrammarTooLarge` past a field of `limits`; each names line and column.
     """
     if not isinstance(text, str):
         raise TypeError(f"a Lark grammar must be str, not {type(text).__name__}: {text!r:.60}")
     if lexer not in _LEXERS:
         raise ValueError(f"lexer is one of {', '.join(_LEXERS)}, not {lexer!r}")
-    if lexer == "longest":
-        message = "lexer='longest' is not supported; leave it out for the language whatever the lexer"
-        raise GrammarUnsupported(message)
     known = limits or Limits()
     declared = dict(tokens or {})
     try:
@@ -92,7 +99,7 @@ def lark(
             if name not in loaded.declared:
                 raise GrammarSyntaxError(f"tokens names {name}, which the grammar does not declare (%declare {name})")
         builder = _Rules(loaded, {**declared, **loaded.tokens}, known)
-        rules = builder.rules_from(start)
+        rules = builder.rules_from(start) if lexer == "dynamic" else builder.longest_rules_from(start)
     except RecursionError:
         message = "groups are nested too deeply for lark's loader; write inner ones as rules of their own"
         raise GrammarUnsupported(message) from None
@@ -115,24 +122,71 @@ class _Rules:
 
     def rules_from(self, start: str) -> dict[str, Expression]:
         """The expressions of `start` and all that it needs."""
+        names, terminals = self._needed(start)
+        self.start = start
+        self._uses = {name: self._terminal(name) for name in terminals}
+        if self._loaded.ignored:
+            self._ignore(start)
+        self._translate(names)
+        return self._rules
+
+    def longest_rules_from(self, start: str) -> dict[str, Expression]:
+        """The same where terminals are the tokens of lark's basic lexer."""
+        loaded = self._loaded
+        names, terminals = self._needed(start)
+        self._uses = {name: Reference(name) for name in terminals}
+        self._translate(names)
+        tokens = {}
+        used = list(dict.fromkeys([*self._lexed(start), *loaded.ignored]))
+        for name in [*terminals, *used]:
+            terminal = self._terminal(name)
+            if isinstance(terminal, SpecialToken):
+                tokens[name] = terminal
+        rules = {name: self._rules[name] for name in names}
+        ignored = list(dict.fromkeys(loaded.ignored))
+        lexed = [name for name in used if name not in tokens]
+        lexer = Lexer(
+            [loaded.terminals[name] for name in lexed],
+            {name: self._pattern(name) for name in lexed},
+            {name: loaded.places[name].at(0) for name in lexed},
+            ignored,
+            followers(rules, ignored),
+            self._limits,
+        )
+        self._rules, self.start = Splitter(rules, list(lexer.variants()), tokens, self._limits).rules_from(start)
+        return self._rules
+
+    def _lexed(self, start: str) -> list[str]:
+        """The terminals of all rules that lark keeps: those that some other rule uses."""
+        kept = set(self._loaded.rules)
+        symbols = {name: list(_symbols(tree)) for name, tree in self._loaded.rules.items()}
+        while True:
+            used = {symbol.name for name in kept for symbol, apart in symbols[name] if apart or symbol.name != name}
+            used.add(start)
+            if kept <= used:
+                break
+            kept &= used
+        found = [symbol.name for name in symbols if name in kept for symbol, _ in symbols[name]]
+        return [name for name in dict.fromkeys(found) if name not in symbols]
+
+    def _translate(self, names: list[str]) -> None:
+        for name in names:
+            self._within = name
+            self._rules[name] = self._expression(self._loaded.rules[name])
+
+    def _needed(self, start: str) -> tuple[list[str], list[str]]:
+        """The rules and the terminals that `start` needs."""
         if start not in self._loaded.rules:
             raise GrammarSyntaxError(f"there is no rule {start}, where the grammar is to start")
         names, known, terminals = [start], {start}, dict[str, None]()
         for name in names:  # grows while it is read
-            for symbol in _symbols(self._loaded.rules[name]):
+            for symbol, _ in _symbols(self._loaded.rules[name]):
                 if isinstance(symbol, Terminal_):
                     terminals[symbol.name] = None
                 elif symbol.name not in known:
                     known.add(symbol.name)
                     names.append(symbol.name)
-        self.start = start
-        self._uses = {name: self._terminal(name) for name in terminals}
-        if self._loaded.ignored:
-            self._ignore(start)
-        for name in names:
-            self._within = name
-            self._rules[name] = self._expression(self._loaded.rules[name])
-        return self._rules
+        return names, list(terminals)
 
     def _source(self, text: str, token: Token | None = None) -> Source:
         place = self._loaded.places[self._within]
@@ -160,8 +214,8 @@ class _Rules:
         return self._repeat(inner, operator, numbers)
 
     def _repeat(self, inner: Any, operator: Any, numbers: list[Any]) -> Expression:
-        body = self._expression(inner)
         if operator != "~":
+            body = self._expression(inner)
             minimum, maximum = {"?": (0, 1), "*": (0, None), "+": (1, None)}[str(operator)]
             return Repeat(body, minimum, maximum, source=self._source(self._within, operator))
         written = "~" + "..".join(numbers)
@@ -174,7 +228,7 @@ class _Rules:
         low, high = int(numbers[0]), int(numbers[-1])
         if not 0 <= low <= high:
             raise GrammarSyntaxError(f"the bounds of {written} are negative or in the wrong order", source.place)
-        return Repeat(body, low, high, source=source)
+        return Repeat(self._expression(inner), low, high, source=source) if high else Bytes(b"")
 
     # Terminals
 
@@ -275,12 +329,19 @@ def _either(options: list[Expression]) -> Expression:
     return options[0] if len(options) == 1 else Alternation(tuple(options))
 
 
-def _symbols(tree: Tree[Any]) -> Iterator[Symbol]:
-    """The rules and terminals that a tree needs, in order."""
-    stack: list[Any] = [tree]
+def _symbols(tree: Tree[Any]) -> Iterator[tuple[Symbol, bool]]:
+    """The rules and terminals that a tree needs, in order, and whether lark would make a rule of what they stand in."""
+    stack: list[tuple[Any, bool]] = [(tree, False)]
     while stack:
-        node = stack.pop()
-        if isinstance(node, Tree):
-            stack += node.children[:1] if node.data == "alias" else reversed(node.children)
-        elif isinstance(node, Symbol):
-            yield node
+        node, apart = stack.pop()
+        if isinstance(node, Symbol):
+            yield node, apart
+        elif isinstance(node, Tree) and node.data == "expr":
+            children: list[Any] = node.children
+            inner, operator, *numbers = children
+            if not numbers or any(number.strip("+-0") for number in numbers):  # what stands no times is not needed
+                large = any(len(number) > 2 or int(number) >= _LARGE for number in numbers)
+                stack.append((inner, apart or operator in ("+", "*") or large))
+        elif isinstance(node, Tree):
+            parts = node.children[:1] if node.data == "alias" else reversed(node.children)
+            stack += [(part, apart) for part in parts]

@@ -37,7 +37,7 @@ class Ignored:
         limits: Limits,
     ) -> None:
         self._names = list(automata)
-        self._automata = [_live(automaton) for automaton in automata.values()]
+        self._automata = [live(automaton) for automaton in automata.values()]
         self._places = places
         self._limit = limits.max_terminal_states
         self._starters = dict(starters)
@@ -128,7 +128,7 @@ class Ignored:
             outcomes: set[str] = set()
             for first, make in self._starters.values():
                 if intersect(ranges, first):
-                    outcomes |= _outcomes(automaton, target, _live(make()), ranges)
+                    outcomes |= outcomes_on(automaton, target, live(make()), ranges)
             if outcomes == {"longer"}:
                 longer = union(longer, ranges)
             elif outcomes - {"ended"}:
@@ -141,7 +141,7 @@ class Ignored:
         return longer
 
 
-def _live(automaton: ThreadAutomaton) -> ThreadAutomaton:
+def live(automaton: ThreadAutomaton) -> ThreadAutomaton:
     """The automaton without moves into states that lead to no match; states keep their numbers."""
     live = {state for state, final in enumerate(automaton.final) if final}
     grown = True
@@ -150,10 +150,10 @@ def _live(automaton: ThreadAutomaton) -> ThreadAutomaton:
         grown = not more <= live
         live |= more
     moves = [{symbol: to for symbol, to in moves.items() if to in live} for moves in automaton.moves]
-    return ThreadAutomaton(automaton.classes, moves, automaton.final)
+    return ThreadAutomaton(automaton.classes, moves, automaton.final, automaton.matched)
 
 
-def _outcomes(ignored: ThreadAutomaton, state: int, other: ThreadAutomaton, first: Ranges) -> set[str]:
+def outcomes_on(ignored: ThreadAutomaton, state: int, other: ThreadAutomaton, first: Ranges) -> set[str]:
     """How a match of `ignored`, at `state` after a character of `first`, fares on the strings of `other` from there.
 
     ``longer``: it matches within the string; ``ended``: it fails there; ``open``: neither when the string is over.

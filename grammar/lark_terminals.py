@@ -83,15 +83,15 @@ class Terminal:
         with self._named():
             _check(text, flags)
             bits = sum(_FLAGS[flag] for flag in flags)
-            self._node = _TerminalParser(text, UNICODE | bits, limits, place).parse()
+            self.node = _TerminalParser(text, UNICODE | bits, limits, place).parse()
 
     def expression(self) -> Expression:
         """The strings as an expression that does not look around."""
-        node = self._node
+        node = self.node
         with self._named():
             if not contains(node, ASSERTIONS) and prefers_longest(node):
                 return without_order(node)
-            threads = Threads(node, self._limits)
+            threads = Threads([node], self._limits)
             if threads.always_longest():
                 return without_order(node)
             automaton = threads.automaton()
@@ -101,7 +101,7 @@ class Terminal:
     def automaton(self) -> ThreadAutomaton:
         """The strings as an automaton, with what may be a longer match behind each."""
         with self._named():
-            return Threads(self._node, self._limits).automaton()
+            return Threads([self.node], self._limits).automaton()
 
     @contextmanager
     def _named(self) -> Iterator[None]:

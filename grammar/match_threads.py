@@ -11,6 +11,7 @@ Where either would have to look outside the string, it is refused: what is there
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Sequence as Sequence_
 from dataclasses import dataclass, field
 
 from .errors import GrammarTooLarge, GrammarUnsupported
@@ -40,6 +41,8 @@ class ThreadAutomaton:
     moves: list[dict[int, int]] = field(default_factory=list)
     #: Whether the first match of a text that leads here is the whole text.
     final: list[bool] = field(default_factory=list)
+    #: Which of the patterns then matches, or -1.
+    matched: list[int] = field(default_factory=list)
 
 
 def character_classes(operands: Iterable[Ranges]) -> tuple[list[Ranges], dict[Ranges, int]]:
@@ -67,18 +70,23 @@ def character_classes(operands: Iterable[Ranges]) -> tuple[list[Ranges], dict[Ra
 
 
 class Threads:
-    """The program of a pattern. Raises `GrammarTooLarge` past `limits.max_terminal_states` instructions."""
+    """The program of patterns, the first of which that matches is taken.
 
-    def __init__(self, node: Expression, limits: Limits) -> None:
+    Raises `GrammarTooLarge` past `limits.max_terminal_states` instructions.
+    """
+
+    def __init__(self, patterns: Sequence_[Expression], limits: Limits) -> None:
         self._limit = limits.max_terminal_states
-        self._whole = node
+        self._whole = patterns[0]
         self._kind: list[int] = []
         self._targets: list[tuple[int, ...]] = []
         self._ranges: dict[int, Ranges] = {}
         self._looks: list[tuple[Lookahead | Lookbehind, int, int]] = []  # (node, first instruction, its match)
         self._look_at: dict[int, int] = {}
-        self._accept = self._new(MATCH)
-        self._start = self._add(node, self._accept)
+        #: Instruction -> the number of the pattern that has matched there.
+        self._accepts = {self._new(MATCH): number for number in range(len(patterns))}
+        starts = [self._add(node, accept) for node, accept in zip(patterns, self._accepts, strict=True)]
+        self._start = self._new(CHOICE, *starts)
         self._behinds = [i for i, (look, _, _) in enumerate(self._looks) if isinstance(look, Lookbehind)]
         self._classes, self._members = self._character_classes()
 
@@ -255,15 +263,17 @@ class Threads:
         number = {(threads, behind): 0}
         queue = [(threads, behind)]
         for threads, behind in queue:  # grows while it is read
-            matches = [cut for at, _, cut in threads if at == self._accept]
+            matches = [cut for at, _, cut in threads if at in self._accepts]
             result.final.append(False in matches)
+            taken = [self._accepts[at] for at, _, cut in threads if at in self._accepts and not cut]
+            result.matched.append(taken[0] if taken else -1)
             if with_cut and matches and False not in matches:
                 return result
             moves: dict[int, int] = {}
             for symbol in range(len(self._classes)):
                 moved = []
                 for at, pending, cut in threads:
-                    if at != self._accept and self._members[at] >> symbol & 1:
+                    if at not in self._accepts and self._members[at] >> symbol & 1:
                         after = self._advanced(pending, symbol) if pending else ()
                         if after is not None:
                             moved.append((self._targets[at][0], after, cut))
@@ -312,12 +322,12 @@ class Threads:
                             stack.append((targets[0], both, entered))
                 elif not any(less <= set(pending) for less in at_same.get(at, ())):
                     at_same.setdefault(at, []).append(set(pending))
-                    if at == self._accept and pending and not (cut or matched):
+                    if at in self._accepts and pending and not (cut or matched):
                         look = self._looks[pending[0][0]][0]
                         message = "this lookahead would see what comes after the terminal, which is not supported"
                         raise GrammarUnsupported(message, place_of(look.source))
                     found.append((at, pending, cut or matched))
-                    if at == self._accept:
+                    if at in self._accepts:
                         matched = True
                         if not with_cut:
                             return tuple(found)
