@@ -120,3 +120,13 @@ def parse_json(text: str, place: str) -> Any:
         raise GrammarSyntaxError(f"this is not JSON: {error.msg}", f"{place}, {where}" if place else where) from None
     except RecursionError:
         raise GrammarTooLarge("the JSON is nested too deeply", place or None, limit="max_depth") from None
+
+
+def described(value: Any, place: str) -> str:
+    """A value as JSON text; what is no JSON in it by its representation. Raises `GrammarError` for one in itself."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=repr)
+    except RecursionError:
+        raise GrammarTooLarge("the JSON is nested too deeply", place or None, limit="max_depth") from None
+    except ValueError:
+        raise GrammarSyntaxError("the JSON holds itself", place or None) from None

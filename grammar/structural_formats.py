@@ -2,7 +2,7 @@
 
 They are those of xgrammar's `structural_tag` module, and mean the same but for this:
 
-* Fields that are not known are refused, and so are triggers that begin no tag.
+* Each format needs its type. Fields that are not known are refused, and so are triggers that begin no tag.
 * Free text is valid UTF-8, and a trigger counts also within what might become a longer one.
 * A tag may begin with several triggers; the shortest is always the first to be there.
 * ``any_tokens`` and the free text of ``token_dispatch`` and ``token_triggered_tags`` are text: they hold no special
@@ -16,7 +16,6 @@ They are those of xgrammar's `structural_tag` module, and mean the same but for 
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,7 +23,7 @@ from .compose import embed
 from .ebnf import ebnf
 from .errors import GrammarError, GrammarSyntaxError, GrammarTooLarge, GrammarUnsupported
 from .expression import EMPTY, Alternation, Expression, Grammar, Reference, Repeat, Sequence, Source, Token
-from .json_fields import Fields, literal, parse_json
+from .json_fields import Fields, described, literal, parse_json
 from .json_value import DEFAULT_MAX_WHITESPACE, json_object, json_value
 from .limits import Limits
 from .regex import regex
@@ -175,8 +174,9 @@ class FormatReader:
         elif not isinstance(schema, type):  # a pydantic model is left to the front end
             raise GrammarSyntaxError("a JSON Schema is an object or a boolean", place)
         json_schema = _json_schema_front_end(place)
+        identity = id(schema) if isinstance(schema, type) else described(schema, place)
         return self._embedded(
-            ("schema", json.dumps(schema, default=id), *options.items()),
+            ("schema", identity, *options.items()),
             place,
             lambda: json_schema(schema, **options),
             schema,

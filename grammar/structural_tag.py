@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .errors import GrammarSyntaxError
 from .expression import Expression, Grammar
-from .json_fields import Fields, parse_json
+from .json_fields import Fields, described, parse_json
 from .limits import Limits
 from .structural_formats import FormatReader
 
@@ -48,12 +47,13 @@ def structural_tag(
     if isinstance(tags, (str, Mapping)):
         if triggers is not None or at_least_one or stop_after_first or tuple(excludes):
             raise TypeError("a whole structural tag has its own triggers and options: give them within it")
-        text = tags if isinstance(tags, str) else _described(tags)
         start = _read_whole(reader, parse_json(tags, "") if isinstance(tags, str) else tags)
+        text = tags if isinstance(tags, str) else described(tags, "")
     else:
         tags = list(tags)
         value = _triggered(tags, triggers, at_least_one, stop_after_first, tuple(excludes))
-        text, start = _described(value), reader.read(value, "")
+        start = reader.read(value, "")
+        text = described(value, "")
     return Grammar("structural_tag", text, {"start": start, **reader.rules}, options=reader.options)
 
 
@@ -94,8 +94,3 @@ def _read_whole(reader: FormatReader, value: Any) -> Expression:
         raise GrammarSyntaxError("a structural tag needs a format, or structures and triggers", "/")
     Fields(value, "structural tag", "").only(("type", "format"))
     return reader.read(value["format"], "/format")
-
-
-def _described(value: Any) -> str:
-    """A format as text, for messages."""
-    return json.dumps(value, ensure_ascii=False, default=repr)

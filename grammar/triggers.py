@@ -43,7 +43,10 @@ def text_without(strings: Iterable[str], max_characters: int | None = None) -> E
 
 def text_up_to(string: str) -> Expression:
     """Texts that end with `string` and do not hold it before."""
-    return _up_to(string, (string,), ())
+    strings = _Strings((string,), ())
+    if strings.stands_alone(string):
+        return Sequence((strings.free, Bytes(string.encode())))
+    return strings.up_to(string)
 
 
 def dispatch(
@@ -59,53 +62,60 @@ def dispatch(
     does. None of `excluded` may be in the free text. After a continuation free text begins anew if `repeated`,
     otherwise the whole ends there. Raises `GrammarUnsatisfiable` for a trigger that can never be written.
     """
-    triggers = tuple(continuations)
-    excluded = tuple(dict.fromkeys(excluded))
-    free = text_without((*triggers, *excluded))
+    strings = _Strings(continuations, excluded)
     direct: list[Expression] = []
     steps: list[Expression] = []
     for trigger, continuation in continuations.items():
-        hidden = next(
-            (other for other in (*triggers, *excluded) if _comes_first(other, trigger, other in excluded)), None
-        )
+        hidden = strings.complete_within(trigger)
         if hidden is not None:
-            what = "excluded text" if hidden in excluded else "trigger"
-            raise GrammarUnsatisfiable(
-                f"the trigger {trigger!r} can never be reached: it holds the {what} {hidden!r}", place
-            )
-        if _stands_alone(trigger, triggers, excluded):
+            message = f"the trigger {trigger!r} can never be reached: it holds {hidden!r}, which comes first"
+            raise GrammarUnsatisfiable(message, place)
+        if strings.stands_alone(trigger):
             direct.append(Sequence((Bytes(trigger.encode()), continuation)))
         else:
-            steps.append(Sequence((_up_to(trigger, triggers, excluded), continuation)))
+            steps.append(Sequence((strings.up_to(trigger), continuation)))
     if direct:
-        steps.append(Sequence((free, Alternation(tuple(direct)))))
+        steps.append(Sequence((strings.free, Alternation(tuple(direct)))))
     step = Alternation(tuple(steps))
-    return Sequence((Repeat(step, 0, None), free)) if repeated else Alternation((free, step))
+    return Sequence((Repeat(step, 0, None), strings.free)) if repeated else Alternation((strings.free, step))
 
 
 def _any_of(strings: Iterable[str]) -> Expression:
     return Alternation(tuple(Bytes(text.encode()) for text in strings))
 
 
-def _comes_first(other: str, trigger: str, excluded: bool) -> bool:
-    """Whether `other` is complete within every occurrence of `trigger`, before its end (or at it if `excluded`)."""
-    return other in (trigger if excluded else trigger[:-1])
+class _Strings:
+    """The strings that free text does not hold: triggers and what is excluded."""
+
+    def __init__(self, triggers: Iterable[str], excluded: Iterable[str]) -> None:
+        self._triggers = tuple(triggers)
+        self._excluded = tuple(dict.fromkeys(excluded))
+        self._is_trigger, self._is_excluded = frozenset(self._triggers), frozenset(self._excluded)
+        self._sizes = sorted({len(text) for text in (*self._triggers, *self._excluded)})
+        self._ends_trigger, self._ends_excluded = _proper_suffixes(self._triggers), _proper_suffixes(self._excluded)
+        self.free = text_without((*self._triggers, *self._excluded))
+
+    def complete_within(self, trigger: str) -> str | None:
+        """A string that is complete within `trigger` before its end, or one excluded that is at its end."""
+        for end in range(1, len(trigger) + 1):
+            for size in self._sizes:
+                text = trigger[max(0, end - size) : end]
+                if (text in self._is_trigger and end < len(trigger)) or text in self._is_excluded:
+                    return text
+        return None
+
+    def stands_alone(self, trigger: str) -> bool:
+        """Whether after any free text `trigger` is the first of the strings that is complete."""
+        prefixes = [trigger[:size] for size in range(1, len(trigger))]
+        return self._ends_trigger.isdisjoint(prefixes) and self._ends_excluded.isdisjoint((*prefixes, trigger))
+
+    def up_to(self, trigger: str) -> Expression:
+        """Texts that end with `trigger`, where no trigger ends before and nothing excluded is held."""
+        ended = Sequence((_ANYTHING, Bytes(trigger.encode())))
+        too_early = Sequence((_ANYTHING, _any_of((*self._triggers, *self._excluded)), _SOMETHING))
+        held = Sequence((_ANYTHING, _any_of(self._excluded)))
+        return Intersection((ended, Complement(Alternation((too_early, held)))))
 
 
-def _stands_alone(trigger: str, triggers: tuple[str, ...], excluded: tuple[str, ...]) -> bool:
-    """Whether after free text that holds none of the strings `trigger` is always the first of them that is complete."""
-    for strings, last in ((triggers, len(trigger) - 1), (excluded, len(trigger))):
-        for text in strings:
-            if any(text.endswith(trigger[:size]) for size in range(1, min(last, len(text) - 1) + 1)):
-                return False
-    return True
-
-
-def _up_to(trigger: str, triggers: tuple[str, ...], excluded: tuple[str, ...]) -> Expression:
-    """Texts that end with `trigger`, where no trigger ends before and nothing excluded is held."""
-    if _stands_alone(trigger, triggers, excluded):
-        return Sequence((text_without((*triggers, *excluded)), Bytes(trigger.encode())))
-    too_early = Sequence((_ANYTHING, _any_of((*triggers, *excluded)), _SOMETHING))
-    held = Sequence((_ANYTHING, _any_of(excluded)))
-    ended = Sequence((_ANYTHING, Bytes(trigger.encode())))
-    return Intersection((ended, Complement(Alternation((too_early, held)))))
+def _proper_suffixes(strings: Iterable[str]) -> frozenset[str]:
+    return frozenset(text[start:] for text in strings for start in range(1, len(text)))

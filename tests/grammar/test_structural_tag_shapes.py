@@ -304,6 +304,18 @@ def test_nesting_is_limited() -> None:
         structural_tag(value, limits=Limits(max_depth=200))
 
 
+def test_values_within_themselves() -> None:
+    value: Format = {"type": "optional"}
+    value["content"] = value
+    with pytest.raises(GrammarTooLarge, match="max_depth"):
+        structural_tag(value)
+    schema: Format = {"type": "array"}
+    schema["items"] = schema
+    with pytest.raises(GrammarError) as caught:
+        structural_tag({"type": "json_schema", "json_schema": schema})
+    assert caught.value.place == "/json_schema"
+
+
 @pytest.mark.parametrize(
     ("arguments", "options"),
     [(({"type": "any_text"}, ["<"]), {}), (("{}",), {"at_least_one": True}), (([CALL], "<"), {})],
