@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .grammar.structural_tag import structural_tag
     from .masks.batch import Batch
     from .masks.compiled import CompiledGrammar, compile
+    from .masks.errors import StackLimitError
     from .masks.matcher import Matcher
     from .masks.sampling import apply_masks, sample
     from .masks.vocabulary import Vocabulary, VocabularyError
@@ -47,6 +48,7 @@ _HOMES = {
     "GrammarUnsupported": ".grammar.errors",
     "Limits": ".grammar.limits",
     "Matcher": ".masks.matcher",
+    "StackLimitError": ".masks.errors",
     "Vocabulary": ".masks.vocabulary",
     "VocabularyError": ".masks.vocabulary",
     "apply_masks": ".masks.sampling",
@@ -75,6 +77,7 @@ __all__ = [
     "GrammarUnsupported",
     "Limits",
     "Matcher",
+    "StackLimitError",
     "Vocabulary",
     "VocabularyError",
     "__version__",

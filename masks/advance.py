@@ -15,15 +15,8 @@ from ..grammar.automaton import (
     RECURSIVE,
     TOKENS,
 )
-from .arena import (
-    ACCEPTED,
-    REFUSED,
-    TOO_DEEP,
-    accept_graph,
-    accept_symbol_graph,
-    forced_graph,
-    start_graph,
-)
+from .arena import ACCEPTED, REFUSED, TOO_DEEP
+from .graph_call import call_accept, call_forced, call_start, call_symbol
 from .layout import (
     B_ARENA_USED,
     B_ARENAS,
@@ -85,6 +78,9 @@ from .pool import count
 from .step import config_at, current_config, is_end
 from .trie import V_SIZE, V_TOKEN_BYTES, V_TOKEN_START, V_TOKEN_TEXT
 
+#: Uses of `advance_rows`.
+ROWS, DRAFT, ASK = range(3)
+
 
 @helper
 def start_slot(batch, slot):  # type: ignore[no-untyped-def]
@@ -95,7 +91,7 @@ def start_slot(batch, slot):  # type: ignore[no-untyped-def]
     store_i64(load_i64(batch, B_POSITION), slot, 0)
     store_i64(load_i64(batch, B_OLDEST), slot, 0)
     if load_i64(automaton, H_FLAGS) & RECURSIVE:
-        return start_graph(batch, grammar, slot, config)
+        return call_start(batch, grammar, slot, config)
     if load_i64(automaton, H_FLAGS) & LAZY:
         words = load_i64(grammar, G_LAZY_WORDS)
         work = load_i64(batch, B_SET_SCRATCH)
@@ -239,7 +235,7 @@ def accept_data(batch, grammar, slot, config, data, begin, end, target, keep):  
     automaton = load_i64(grammar, G_AUTOMATON)
     flags = load_i64(automaton, H_FLAGS)
     if flags & RECURSIVE:
-        return accept_graph(batch, grammar, slot, config, data, begin, end, target, keep)
+        return call_accept(batch, grammar, slot, config, data, begin, end, target, keep)
     if flags & LAZY:
         if load_i64(config, CONFIG_HEADS) == 0:
             return REFUSED
@@ -281,7 +277,7 @@ def accept_token(batch, grammar, slot, position, config, token, target, keep):  
     named = REFUSED
     if load_i64(automaton, H_FLAGS) & TOKENS:
         if load_i64(automaton, H_FLAGS) & RECURSIVE:
-            named = accept_symbol_graph(batch, grammar, slot, config, token, target, keep)
+            named = call_symbol(batch, grammar, slot, config, token, target, keep)
         elif step_token_symbol(
             automaton, load_i64(grammar, G_TOKEN_IDS), config, token, load_i64(batch, B_SCRATCH), target
         ):
@@ -322,43 +318,45 @@ def _move_on(batch, slot):  # type: ignore[no-untyped-def]
         store_i64(oldest, slot, position + 3 - history)
 
 
-@helper
-def advance_slot(batch, slot, token):  # type: ignore[no-untyped-def]
-    """Accept `token` in `slot`: ACCEPTED, or REFUSED or TOO_DEEP and nothing changed."""
-    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
-    position = load_i64(load_i64(batch, B_POSITION), slot)
-    # The new configuration takes the place of the oldest one, which is given up only if the token is legal:
-    # the last of the history's places is never part of it.
-    target = config_at(batch, slot, position + 1)
-    config = config_at(batch, slot, position)
-    answer = accept_token(batch, grammar, slot, position, config, token, target, True)
-    if answer == ACCEPTED:
-        _move_on(batch, slot)
-    return answer
-
-
-@kernel("int64(int64, int64, int64, int64, int64)")
-def advance_rows(batch, slots, rows, tokens, accepted):  # type: ignore[no-untyped-def]
+@kernel("int64(int64, int64, int64, int64, int64, int64)")
+def advance_rows(batch, slots, rows, tokens, accepted, mode):  # type: ignore[no-untyped-def]
     """Accept tokens[i] (int32) in slots[i] (int32; negative: an unconstrained row, always accepted).
 
     accepted[i] (uint8) is ACCEPTED, or REFUSED (also where the slot is free) or TOO_DEEP and nothing changed. Returns
-    the number of those not accepted.
+    the number of those accepted. One kernel for several uses, because each would be compiled with a copy of the rest.
+    `mode` ROWS: as above. DRAFT: all tokens one after the other in slots[0], up to the first that is not accepted.
+    ASK: nothing changes.
     """
-    refused = 0
     store = load_i64(batch, B_SLOT_GRAMMAR)
+    positions = load_i64(batch, B_POSITION)
+    n = 0
     for row in range(rows):
-        slot = load_i32(slots, row)
+        slot = load_i32(slots, 0 if mode == DRAFT else row)
         answer = ACCEPTED
         if slot >= 0:
             answer = REFUSED
-            if load_i64(store, slot) != 0:
-                answer = advance_slot(batch, slot, load_i32(tokens, row))
-        store_u8(accepted, row, answer)
-        if answer != ACCEPTED:
-            refused += 1
-    count(batch, COUNT_ACCEPTED, rows - refused)
-    count(batch, COUNT_REFUSED, refused)
-    return refused
+            grammar = load_i64(store, slot)
+            if grammar != 0:
+                position = load_i64(positions, slot)
+                # The new configuration takes the place of the oldest one, which is given up only if the token is
+                # legal: the last of the history's places is never part of it.
+                target = config_at(batch, slot, position + 1)
+                if mode == ASK:
+                    target = load_i64(batch, B_SCRATCH) + 8 * WORK_CONFIG_WORDS
+                config = config_at(batch, slot, position)
+                token = load_i32(tokens, row)
+                answer = accept_token(batch, grammar, slot, position, config, token, target, mode != ASK)
+                if answer == ACCEPTED and mode != ASK:
+                    _move_on(batch, slot)
+        store_u8(accepted, 0 if mode == DRAFT else row, answer)
+        if answer == ACCEPTED:
+            n += 1
+        elif mode == DRAFT:
+            break
+    if mode == ROWS:
+        count(batch, COUNT_ACCEPTED, n)
+        count(batch, COUNT_REFUSED, rows - n)
+    return n
 
 
 @kernel("boolean(int64, int64)")
@@ -421,7 +419,7 @@ def forced(batch, slot, out, most):  # type: ignore[no-untyped-def]
     grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
     automaton = load_i64(grammar, G_AUTOMATON)
     if load_i64(automaton, H_FLAGS) & RECURSIVE:
-        return forced_graph(batch, grammar, slot, current_config(batch, slot), out, most)
+        return call_forced(batch, grammar, slot, current_config(batch, slot), out, most)
     lazy = load_i64(automaton, H_FLAGS) & LAZY != 0
     source = current_config(batch, slot)
     here = load_i64(batch, B_SCRATCH) + 8 * WORK_CONFIG_WORDS
@@ -470,25 +468,6 @@ def forced(batch, slot, out, most):  # type: ignore[no-untyped-def]
         else:
             step_config(automaton, here, only, work, here)
     return n
-
-
-@kernel("int64(int64, int64, int64, int64)")
-def accept_draft(batch, slot, tokens, n):  # type: ignore[no-untyped-def]
-    """Accept tokens[0:n] (int32) one after the other; returns how many were, the first refused one ending it."""
-    for i in range(n):
-        if advance_slot(batch, slot, load_i32(tokens, i)) != ACCEPTED:
-            return i
-    return n
-
-
-@kernel("boolean(int64, int64, int64)")
-def token_allowed(batch, slot, token):  # type: ignore[no-untyped-def]
-    """Would `token` be accepted? Changes nothing."""
-    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
-    position = load_i64(load_i64(batch, B_POSITION), slot)
-    spare = load_i64(batch, B_SCRATCH) + 8 * WORK_CONFIG_WORDS
-    config = config_at(batch, slot, position)
-    return accept_token(batch, grammar, slot, position, config, token, spare, False) != REFUSED
 
 
 @kernel("int64(int64, int64)")

@@ -8,7 +8,7 @@ blocks alive; what nothing keeps goes when the arena is compacted, which keeps t
 from __future__ import annotations
 
 from .._numba import helper
-from ..grammar.automaton import H_ROOT_FRAME, HAS_TOKENS
+from ..grammar.automaton import H_ROOT_FRAME
 from .graph import block_at, close_graph, put_bottom, put_triple, reach_byte_graph
 from .layout import (
     B_ARENA_USED,
@@ -23,14 +23,12 @@ from .layout import (
     BLOCK_DONE,
     BLOCK_MARK,
     BLOCK_TRIPLES,
-    COMPLETE,
     CONFIG_BLOCK,
     CONFIG_BLOCK_HEADS,
     CONFIG_FLAGS,
     CONFIG_HEADS,
     CONFIG_WORDS,
     COUNT_WORK,
-    FINISHED,
     G_AUTOMATON,
     G_TOKEN_IDS,
     MAX_GRAPH_HEADS,
@@ -46,8 +44,8 @@ from .layout import (
     SCRATCH_BASE,
     SCRATCH_BLOCK_WORDS,
 )
-from .machine import AT_FRAME_START, AT_TOKEN_START, AT_TOKEN_SYMBOL, AT_TOKEN_TARGET, flags_of
-from .memory import load_i32, load_i64, load_u8, section, store_i64, store_u8
+from .machine import AT_FRAME_START, AT_TOKEN_START, AT_TOKEN_SYMBOL, AT_TOKEN_TARGET
+from .memory import load_i32, load_i64, load_u8, section, store_i64
 from .pool import count as count_up
 
 #: What accepting says: legal, not legal, legal but past a limit of the stack graph (nothing has changed).
@@ -57,7 +55,7 @@ _GONE = -2
 
 
 @helper
-def _mark(graph, n, lowest):  # type: ignore[no-untyped-def]
+def mark_blocks(graph, n, lowest):  # type: ignore[no-untyped-def]
     """Mark the blocks from number `lowest` on that the `n` block numbers in S_STACK lead to; returns their words."""
     stack = load_i64(graph, S_STACK)
     words = 0
@@ -88,7 +86,7 @@ def _renewed(graph, number, lowest):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _move(graph, source, end, lowest, target, first):  # type: ignore[no-untyped-def]
+def move_blocks(graph, source, end, lowest, target, first):  # type: ignore[no-untyped-def]
     """Move the marked blocks between the addresses `source` and `end` to `target`, in order; returns the words moved.
 
     All numbers from `lowest` on are those of blocks in this part; the new ones begin with `first`. Each block's new
@@ -147,12 +145,12 @@ def _compact(batch, graph, slot, extra):  # type: ignore[no-untyped-def]
     if extra >= 0:
         store_i64(stack, n, extra)
         n += 1
-    _mark(graph, n, 0)
+    mark_blocks(graph, n, 0)
     for position in range(first, last + 1):
         config = _history_config(batch, slot, position)
         if load_i64(config, CONFIG_HEADS):
             store_i64(stack, 0, load_i64(config, CONFIG_BLOCK))
-            _mark(graph, 1, 0)
+            mark_blocks(graph, 1, 0)
     # The numbers outside the arena are renewed while the old places still tell the new ones.
     at = arena
     end = arena + 8 * used
@@ -169,7 +167,7 @@ def _compact(batch, graph, slot, extra):  # type: ignore[no-untyped-def]
             store_i64(config, CONFIG_BLOCK, _renewed(graph, load_i64(config, CONFIG_BLOCK), 0))
     if extra >= 0:
         extra = _renewed(graph, extra, 0)
-    store_i64(load_i64(batch, B_ARENA_USED), slot, _move(graph, arena, end, 0, arena, 0))
+    store_i64(load_i64(batch, B_ARENA_USED), slot, move_blocks(graph, arena, end, 0, arena, 0))
     count_up(batch, COUNT_WORK, used // 8)
     return extra
 
@@ -180,13 +178,13 @@ def _commit(batch, graph, slot, block):  # type: ignore[no-untyped-def]
     if block < SCRATCH_BASE:
         return block
     store_i64(load_i64(graph, S_STACK), 0, block)
-    words = _mark(graph, 1, SCRATCH_BASE)
+    words = mark_blocks(graph, 1, SCRATCH_BASE)
     used = load_i64(load_i64(batch, B_ARENA_USED), slot)
     if used + words > load_i64(batch, B_ARENA_WORDS):
         return -1
     scratch = load_i64(graph, S_SCRATCH)
     end = scratch + 8 * load_i64(graph, S_USED)
-    _move(graph, scratch, end, SCRATCH_BASE, load_i64(graph, S_ARENA) + 8 * used, used)
+    move_blocks(graph, scratch, end, SCRATCH_BASE, load_i64(graph, S_ARENA) + 8 * used, used)
     store_i64(load_i64(batch, B_ARENA_USED), slot, used + words)
     number = load_i64(block_at(graph, block), BLOCK_MARK) - 2
     store_i64(graph, S_USED, 0)
@@ -308,40 +306,3 @@ def accept_symbol_graph(batch, grammar, slot, config, token, target, keep):  # t
     if load_i64(graph, S_FAILED):
         return TOO_DEEP
     return _write_config(batch, graph, slot, block, target)
-
-
-@helper
-def _has_symbols(automaton, graph, block):  # type: ignore[no-untyped-def]
-    heads = block_at(graph, block)
-    for i in range(load_i64(heads, BLOCK_COUNT)):
-        if flags_of(automaton, load_i64(heads, BLOCK_TRIPLES + 3 * i + 1)) & HAS_TOKENS:
-            return True
-    return False
-
-
-@helper
-def forced_graph(batch, grammar, slot, config, out, most):  # type: ignore[no-untyped-def]
-    """Write to `out` (uint8[most]) the bytes that every continuation begins with; returns how many."""
-    automaton = load_i64(grammar, G_AUTOMATON)
-    graph = graph_of_slot(batch, slot)
-    flags, block = load_i64(config, CONFIG_FLAGS), load_i64(config, CONFIG_BLOCK)
-    n = 0
-    if load_i64(config, CONFIG_HEADS) == 0:
-        return n
-    while n < most and flags & (COMPLETE | FINISHED) == 0 and not _has_symbols(automaton, graph, block):
-        only = -1
-        for byte in range(256):
-            if reach_byte_graph(automaton, graph, block, byte) > 0:
-                if only >= 0:
-                    return n
-                only = byte
-        if only < 0 or load_i64(graph, S_USED) > SCRATCH_BLOCK_WORDS // 2:
-            break
-        count = reach_byte_graph(automaton, graph, block, only)
-        block = close_graph(grammar, automaton, graph, count)
-        if load_i64(graph, S_FAILED):
-            break
-        flags = load_i64(graph, S_FLAGS)
-        store_u8(out, n, only)
-        n += 1
-    return n

@@ -14,11 +14,12 @@ from .._numba import entry_address
 from ..grammar.automaton import RECURSIVE
 from . import advance as _advance
 from . import step as _step
-from .arena import ACCEPTED, TOO_DEEP
+from .arena import ACCEPTED, REFUSED, TOO_DEEP
 from .bitmaps import SELECTION_WORDS
 from .context_walk import run_context
 from .errors import StackLimitError, VocabularyError
 from .finish import lazy_distances, shortest_completion
+from .graph_call import graph_call
 from .layout import (
     B_ARENA_USED,
     B_ARENA_WORDS,
@@ -33,6 +34,7 @@ from .layout import (
     B_EPOCH,
     B_FIELDS,
     B_GRAPH,
+    B_GRAPH_CALL,
     B_HALF,
     B_HISTORY,
     B_JOB,
@@ -55,6 +57,7 @@ from .layout import (
     B_OLDEST,
     B_PAIRS,
     B_POSITION,
+    B_REQUEST,
     B_RUN_CONTEXT,
     B_RUN_JOB,
     B_SCRATCH,
@@ -102,7 +105,9 @@ from .layout import (
     MAX_GRAPH_HEADS,
     MAX_PAIRS,
     PAIR_WORDS,
+    PENDING,
     READY,
+    REQUEST_WORDS,
     S_EDGES,
     S_FIELDS,
     S_FRESH,
@@ -210,6 +215,7 @@ class Batch:
             (B_TABLE_SIZE, table),
             (B_RUN_JOB, entry_address(run_job)),
             (B_RUN_CONTEXT, entry_address(run_context)),
+            (B_GRAPH_CALL, entry_address(graph_call)),
             (B_ARENA_WORDS, stack_bytes // 8),
         ):
             block.set_number(field, number)
@@ -242,6 +248,7 @@ class Batch:
             (B_JOB_SELECTION, np.zeros(SELECTION_WORDS, np.int64)),
             (B_COUNTERS, np.zeros(COUNTERS, np.int64)),
             (B_ARENAS, np.zeros(slots, np.int64)),
+            (B_REQUEST, np.zeros(REQUEST_WORDS, np.int64)),
             (B_ARENA_USED, np.zeros(slots, np.int64)),
         ):
             array += 0  # touch every page now rather than in a step
@@ -266,6 +273,8 @@ class Batch:
         self._status = np.zeros(slots, np.uint8)
         self._accepted = np.zeros(slots, np.uint8)
         self._words = np.zeros(words, np.int64)
+        self._row = np.zeros(1, np.int32)
+        self._token = np.zeros(1, np.int32)
         #: What the mask ids of this batch point into.
         self.tables = MaskTables(
             block.arrays[B_DENSE], block.arrays[B_LIST_OFFSET], block.arrays[B_LIST_LENGTH], block.arrays[B_LIST_TOKENS]
@@ -478,13 +487,15 @@ class Batch:
 
     def plan(self, slots: npt.NDArray[np.int32]) -> Plan:
         """Masks of the rows in `slots` (int32; -1 is an unconstrained row), within the budget."""
+        return self._plan(self._checked(slots), self.fuel)
+
+    def _plan(self, slots: npt.NDArray[np.int32], fuel: int) -> Plan:
         rows = len(slots)
-        slots = self._checked(slots)
         left = _step.plan_rows(
             self._address,
             slots.ctypes.data,
             rows,
-            self.fuel,
+            fuel,
             self._mask_ids.ctypes.data,
             self._end_allowed.ctypes.data,
             self._status.ctypes.data,
@@ -504,8 +515,12 @@ class Batch:
         tokens = np.ascontiguousarray(tokens, np.int32)
         if len(tokens) != rows:
             raise ValueError(f"{rows} slots but {len(tokens)} tokens")
-        _advance.advance_rows(self._address, slots.ctypes.data, rows, tokens.ctypes.data, self._accepted.ctypes.data)
+        self._advance(slots, tokens, _advance.ROWS)
         return self._accepted[:rows]
+
+    def _advance(self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32], mode: int) -> int:
+        rows, accepted = len(tokens), self._accepted.ctypes.data
+        return int(_advance.advance_rows(self._address, slots.ctypes.data, rows, tokens.ctypes.data, accepted, mode))
 
     def _checked(self, slots: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         slots = np.ascontiguousarray(slots, np.int32)
@@ -518,15 +533,25 @@ class Batch:
     def mask(self, slot: int) -> npt.NDArray[np.uint32]:
         """The slot's whole mask, end tokens included: uint32[ceil(width / 32)], LSB first, 1 = allowed. Not bounded."""
         self._used(slot)
-        if _step.row_mask(self._address, slot, self._words.ctypes.data) < 0:
+        self._row[0] = slot
+        status = PENDING
+        while status == PENDING:
+            plan = self._plan(self._row, _step.NO_FUEL_LIMIT)
+            status = plan.status[0]
+        if status != READY:
             raise StackLimitError("the grammar has too many open ways to read this text")
+        _step.write_mask(self._address, slot, int(plan.mask_ids[0]), int(plan.end_allowed[0]), self._words.ctypes.data)
         words: npt.NDArray[np.uint32] = self._words.view(np.uint32)[: self.vocabulary.words].copy()
         return words
 
     def allows(self, slot: int, token: int) -> bool:
         """Would `token` be accepted? Changes nothing."""
         self._used(slot)
-        return bool(_advance.token_allowed(self._address, slot, token)) if abs(token) < 2**31 else False
+        if abs(token) >= 2**31:
+            return False
+        self._row[0], self._token[0] = slot, token
+        self._advance(self._row, self._token, _advance.ASK)
+        return bool(self._accepted[0] != REFUSED)
 
     def accept_bytes(self, slot: int, data: bytes) -> bool:
         """Accept text that is no token; counts as one step of the history."""
@@ -543,7 +568,8 @@ class Batch:
         """Accept a draft of tokens up to the first refused one; returns how many."""
         self._used(slot)
         array = np.array(tokens, np.int32)
-        return int(_advance.accept_draft(self._address, slot, array.ctypes.data, len(array)))
+        self._row[0] = slot
+        return self._advance(self._row, array, _advance.DRAFT)
 
     def forced_bytes(self, slot: int, most: int = 1024) -> bytes:
         """The bytes with which every continuation begins (none where the text may end)."""

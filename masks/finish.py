@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numba import helper, kernel
-from ..grammar.automaton import COUNTER, H_FLAGS, H_SECTIONS, LAZY, SECTION_INDEX, Automaton
+from ..grammar.automaton import H_FLAGS, LAZY, RECURSIVE, Automaton
+from .graph_call import call_completion
 from .layout import (
     B_SCRATCH,
     B_SET_SCRATCH,
@@ -30,28 +31,14 @@ from .layout import (
     HEAD_WORDS,
 )
 from .lazy import lazy_is_final, lazy_step
-from .machine import AT_FRAME_KIND, AT_FRAME_MINIMUM, frame_of, head_at, step_config
-from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64, store_u8
+from .machine import head_at, level_distance, step_config
+from .memory import count_trailing_zeros, load_i64, store_i64, store_u8
 from .step import current_config
 
 if TYPE_CHECKING:
     from .vocabulary import Vocabulary
 
-AT_STATE_DISTANCE = H_SECTIONS + SECTION_INDEX["state_distance"]
-AT_FRAME_LENGTH = H_SECTIONS + SECTION_INDEX["frame_length"]
 _FAR = 1 << 60
-
-
-@helper
-def _level_distance(automaton, state, register):  # type: ignore[no-untyped-def]
-    """Fewest bytes until the frame can return."""
-    distance = load_i32(section(automaton, AT_STATE_DISTANCE), state)
-    frame = frame_of(automaton, state)
-    if load_u8(section(automaton, AT_FRAME_KIND), frame) == COUNTER:
-        minimum = load_i64(section(automaton, AT_FRAME_MINIMUM), frame)
-        item = load_i64(section(automaton, AT_FRAME_LENGTH), frame) // max(minimum, 1)
-        distance += max(minimum - 1 - register, 0) * item
-    return distance
 
 
 @helper
@@ -65,7 +52,7 @@ def _config_distance(automaton, config):  # type: ignore[no-untyped-def]
         total = 0
         for level in range(load_i64(head, HEAD_DEPTH)):
             state = load_i64(head, HEAD_STATES + level)
-            total += _level_distance(automaton, state, load_i64(head, HEAD_REGISTERS + level))
+            total += level_distance(automaton, state, load_i64(head, HEAD_REGISTERS + level))
         best = min(best, total)
     return best
 
@@ -94,6 +81,8 @@ def shortest_completion(batch, slot, distances, spare, out, most):  # type: igno
     source = current_config(batch, slot)
     if load_i64(source, CONFIG_FLAGS) & (COMPLETE | FINISHED):
         return 0
+    if load_i64(automaton, H_FLAGS) & RECURSIVE:
+        return call_completion(batch, grammar, slot, source, out, most)
     here, there = spare, spare + 8 * CONFIG_WORDS
     for word in range(CONFIG_FIRST_HEAD + load_i64(source, CONFIG_HEADS) * HEAD_WORDS):
         store_i64(here, word, load_i64(source, word))

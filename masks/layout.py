@@ -132,9 +132,14 @@ PAIR_NODE, PAIR_CONTEXT, PAIR_WORDS = range(3)
     B_RUN_CONTEXT,  # address of the kernel context_walk.run_context
     B_PAIRS,  # int64[MAX_PAIRS][PAIR_WORDS] what masks.contexts visits
     B_STEP_EPOCH,  # pool epoch when the step began
+    B_GRAPH_CALL,  # address of the kernel graph_call.graph_call
+    B_REQUEST,  # int64[REQUEST_WORDS] what it is to do
     B_DIRECT,  # 1: masks of recursive grammars by walking the whole stack, without contexts
     B_FIELDS,
-) = range(53)
+) = range(55)
+
+# A request to graph_call: what, about which grammar, slot and configuration; the rest depends on what.
+R_KIND, R_GRAMMAR, R_SLOT, R_CONFIG, R_TARGET, R_DATA, R_BEGIN, R_END, R_KEEP, REQUEST_WORDS = range(10)
 
 MAX_ENDS = 32  # end tokens of one slot
 

@@ -32,6 +32,7 @@ AT_TOKEN_START, AT_TOKEN_SYMBOL, AT_TOKEN_TARGET = _AT["token_start"], _AT["toke
 AT_FRAME_START, AT_FRAME_KIND = _AT["frame_start"], _AT["frame_kind"]
 AT_FRAME_MINIMUM, AT_FRAME_MAXIMUM = _AT["frame_minimum"], _AT["frame_maximum"]
 AT_FRAME_FIRST, AT_FRAME_FOLLOW = _AT["frame_first"], _AT["frame_follow"]
+AT_STATE_DISTANCE, AT_FRAME_LENGTH = _AT["state_distance"], _AT["frame_length"]
 AT_LAZY_EDGE_START, AT_LAZY_EDGES, AT_LAZY_FINAL = _AT["lazy_edge_start"], _AT["lazy_edges"], _AT["lazy_final"]
 
 
@@ -110,6 +111,18 @@ def register_class(automaton, state, register, reach):  # type: ignore[no-untype
     if maximum >= 0:
         above = min(maximum - 1 - register, reach + 1)
     return below * (reach + 2) + above
+
+
+@helper
+def level_distance(automaton, state, register):  # type: ignore[no-untyped-def]
+    """Fewest bytes until the frame can return."""
+    distance = load_i32(section(automaton, AT_STATE_DISTANCE), state)
+    frame = frame_of(automaton, state)
+    if load_u8(section(automaton, AT_FRAME_KIND), frame) == COUNTER:
+        minimum = load_i64(section(automaton, AT_FRAME_MINIMUM), frame)
+        item = load_i64(section(automaton, AT_FRAME_LENGTH), frame) // max(minimum, 1)
+        distance += max(minimum - 1 - register, 0) * item
+    return distance
 
 
 @helper

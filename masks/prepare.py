@@ -272,8 +272,8 @@ def spelling(
     if len(automaton["frame_start"]) != 1 or automaton.flags & (LAZY | RECURSIVE):
         named = ", ".join(f"0x{b:02x}" for b in missing[:8])
         raise GrammarUnsupported(
-            f"the vocabulary has no single-byte token for {named}, and this grammar needs counters, calls or state sets; "
-            "write its repeats out, or use a vocabulary with all bytes"
+            f"the vocabulary has no single-byte token for {named}, and this grammar needs counters, calls or state "
+            "sets; write its repeats out, or use a vocabulary with all bytes"
         )
     good = (automaton["state_flags"] & FINAL).astype(np.uint8)
     for state in range(automaton.n_states):

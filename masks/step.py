@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from .._numba import helper, kernel
 from ..grammar.automaton import H_FLAGS, LAZY, RECURSIVE, TOKENS
-from .arena import ACCEPTED, accept_symbol_graph
+from .arena import ACCEPTED
 from .contexts import mask_of_graph
+from .graph_call import call_symbol
 from .layout import (
     B_CONFIGS,
     B_END_COUNT,
@@ -213,7 +214,7 @@ def _names(batch, grammar, slot, config, token):  # type: ignore[no-untyped-def]
     if load_i64(automaton, H_FLAGS) & TOKENS == 0:
         return False
     if load_i64(automaton, H_FLAGS) & RECURSIVE:
-        return accept_symbol_graph(batch, grammar, slot, config, token, config, False) == ACCEPTED
+        return call_symbol(batch, grammar, slot, config, token, config, False) == ACCEPTED
     work = load_i64(batch, B_SCRATCH)
     spare = work + 8 * WORK_CONFIG_WORDS
     return step_token_symbol(automaton, load_i64(grammar, G_TOKEN_IDS), config, token, work, spare)
@@ -282,39 +283,24 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
     return fuel
 
 
-@kernel("int64(int64, int64, int64)")
-def row_mask(batch, slot, words):  # type: ignore[no-untyped-def]
-    """Write the slot's whole mask, end tokens included, to `words` (int64[B_WORDS]); returns its mask id.
-
-    Returns -2 where a limit of the stack graph was passed.
-    """
-    make_room(batch, 1)
-    mask_id, end = -1, 0
-    while mask_id == -1:
-        store_i64(batch, B_STEP_EPOCH, load_i64(batch, B_EPOCH))
-        mask_id, end, _ = _plan_row(batch, slot, NO_FUEL_LIMIT)
-        if mask_id == -1:  # another configuration's mask was left unfinished: its work is dropped
-            store_i64(load_i64(batch, B_JOB), J_STAGE, IDLE)
-    if mask_id < 0:
-        return mask_id
+@kernel("void(int64, int64, int64, int64, int64)")
+def write_mask(batch, slot, mask_id, end, words):  # type: ignore[no-untyped-def]
+    """Write the slot's whole mask, given what `plan_rows` found for it, to `words` (int64[B_WORDS])."""
     for word in range(load_i64(batch, B_WORDS)):
         store_i64(words, word, 0)
     expand_mask(batch, mask_id, words)
     ends = load_i64(batch, B_ENDS) + 4 * MAX_ENDS * slot
     grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
+    config = current_config(batch, slot)
+    position = load_i64(load_i64(batch, B_POSITION), slot)
     for i in range(load_i32(load_i64(batch, B_END_COUNT), slot)):
         token = load_i32(ends, i)
         bit = 1 << (token & 63)
         bits = load_i64(words, token >> 6) & ~bit
-        config = current_config(batch, slot)
         if _names(batch, grammar, slot, config, token) or (
             end
             and load_i64(config, CONFIG_FLAGS) & COMPLETE
-            and (
-                load_i64(load_i64(batch, B_POSITION), slot) >= load_i64(load_i64(batch, B_MIN_TOKENS), slot)
-                or mask_id == KIND_EMPTY << KIND_SHIFT
-            )
+            and (position >= load_i64(load_i64(batch, B_MIN_TOKENS), slot) or mask_id == KIND_EMPTY << KIND_SHIFT)
         ):
             bits |= bit
         store_i64(words, token >> 6, bits)
-    return mask_id
