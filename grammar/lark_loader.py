@@ -29,9 +29,11 @@ from .limits import Limits
 _LARK: Any = lark.load_grammar
 
 #: What the text of a grammar is made of, as far as it matters here: in strings, patterns and comments nothing else is.
+#: A quote or slash that begins none of these is not closed; lark would look for its end in exponential time.
 _PIECES = re.compile(
     r"""
-    "(?:\\"|\\\\|[^"\n])*?"i? | /(?!/)(?:\\/|\\\\|[^/])*?/[imslux]* | //[^\n]* | \#[^\n]*
+    "(?:\\.|[^"\\\n])*" | /(?!/)(?:\\[\s\S]|[^/\\])*/ | //[^\n]* | \#[^\n]*
+    | (?P<open> ["/] )
     | (?P<token> <[^<>\s"]+> )
     | (?P<directive> %(?:json|regex|lark|llguidance)\b )
     """,
@@ -224,6 +226,10 @@ def _without_tokens(text: str) -> tuple[str, dict[str, str | int]]:
     done = 0
     for piece in _PIECES.finditer(text):
         written = piece["token"] or piece["directive"]
+        if piece["open"]:
+            what = "string" if piece["open"] == '"' else "pattern"
+            message = f"the {what} that begins here is not closed"
+            raise GrammarSyntaxError(message, _place_of(text, piece.start()))
         if not written:
             continue
         if piece["directive"]:
