@@ -236,6 +236,8 @@ class _Rules:
         """A plain string as it is, and a reference to the rule of any other terminal."""
         place = self._loaded.places[name] if name in self._loaded.places else Place(1, 1)
         source = Source(name, place.at(0))
+        if name in self._loaded.declared and name in self._loaded.ignored:
+            raise GrammarUnsupported(f"the declared terminal {name} cannot be ignored", place.at(0))
         if name in self._tokens:
             return SpecialToken(self._tokens[name], source=source)
         if name in self._loaded.declared:

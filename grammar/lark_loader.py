@@ -79,7 +79,7 @@ def load(text: str, import_paths: Sequence[str], limits: Limits) -> Loaded:
     try:
         builder.load_grammar(prepared, "<string>")
         loaded = _load(builder, limits)
-    except (LarkGrammarError, UnexpectedInput, VisitError, AssertionError, OSError, ValueError) as error:
+    except (LarkGrammarError, UnexpectedInput, VisitError, AssertionError, OSError, ValueError, ImportError) as error:
         raise _own_error(error, builder) from None
     loaded.tokens = tokens
     return loaded
@@ -270,6 +270,8 @@ def _own_error(error: Exception, builder: _Builder) -> GrammarError:
         places = [place for path, _, place in builder.imports if os.path.join(*path) + ".lark" == wanted]
         message = f"there is no grammar {wanted} to import, neither in import_paths nor in lark's library"
         return GrammarSyntaxError(message, f"line {places[0].line}:{places[0].column}" if places else None)
+    if type(error) in (ValueError, ImportError):  # of a pattern whose width lark asks for
+        return GrammarSyntaxError(f"no pattern of Python's re: {error.args[-1]!s:.60}")
     message = next(iter(str(error).strip().splitlines()), "") or "the grammar is not one that lark's loader takes"
     found = _WHERE.search(message)
     if found is not None:

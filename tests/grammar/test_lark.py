@@ -251,6 +251,7 @@ UNSUPPORTED = [
     ("start: /if(?![a-z])/", "lookahead would see what comes after", "line 1:11"),
     ("start: A\nA: \"a\"i /b(?=c)/", "lookahead would see what comes after", "line 2:1"),
     ("%import python.STRING\nstart: STRING", "(in the imported python)", "line 1:9 (in the imported python)"),
+    ('%declare X\nstart: "a"\n%ignore X', "the declared terminal X cannot be ignored", "line 1:1"),
     ("start: <[1-4]>", "the set of tokens <[1-4]>", "line 1:8"),
     ("start: %json {\"type\": \"string\"}", "%json", "line 1:8"),
     ("start: %regex { \"a\" }", "%regex", "line 1:8"),
