@@ -3,9 +3,9 @@
 Each rule left over becomes a frame that others call. Fewer calls mean fewer stack nodes at run time, so rules are
 first solved and inlined as far as that stays small:
 
-* a rule that refers to itself only at its ends is no recursion. ``A = A a A | A c | d A | b`` (none of a, b, c, d
-  holding A) has the language ``X (a X)*`` with ``X = d* b c*``; with one end only that is Arden's lemma (D. Arden,
-  "Delayed-logic and finite-state machines", 1961);
+* a rule that refers to itself at its ends needs no recursion there. ``A = A a A | A c | d A | b`` has the language
+  ``X (a X)*`` with ``X = d* b c*``; with one end only that is Arden's lemma (D. Arden, "Delayed-logic and finite-state
+  machines", 1961). References to A within a, b, c, d are calls that stay;
 * a rule that does not refer to itself is put in the place of its references.
 
 So mutually right-linear rules end as one regular expression, as by Gaussian elimination, and the usual grammar of
@@ -430,46 +430,39 @@ def _substituted(node: Expression, name: str, body: Expression, done: dict[int, 
     return done[id(node)]
 
 
-def _mentions(node: Expression, name: str) -> bool:
-    return any(isinstance(at, Reference) and at.rule == name for at in _nodes(node))
-
-
-def _split(node: Expression, name: str, last: bool) -> tuple[Expression, Expression] | None:
-    """(P, Q) with ``node = P name | Q`` (`last`) or ``name P | Q``, Q without `name` at that end; None: it is not."""
+def _split(node: Expression, name: str, last: bool) -> tuple[Expression, Expression]:
+    """(P, Q) with ``node = P name | Q`` (`last`) or ``name P | Q``, few references left in Q."""
     if isinstance(node, Reference) and node.rule == name:
         return EMPTY, NOTHING
-    if not _mentions(node, name):
-        return NOTHING, node
     if isinstance(node, Alternation):
         pairs = [_split(option, name, last) for option in node.options]
-        if None in pairs:
-            return None
-        return Alternation(tuple(p[0] for p in pairs if p)), Alternation(tuple(p[1] for p in pairs if p))
+        if all(pair[0] is NOTHING for pair in pairs):
+            return NOTHING, node
+        return Alternation(tuple(pair[0] for pair in pairs)), Alternation(tuple(pair[1] for pair in pairs))
     if isinstance(node, Sequence):
         end, rest = (node.parts[-1], node.parts[:-1]) if last else (node.parts[0], node.parts[1:])
         pair = _split(end, name, last)
-        if pair is None:
-            return None
+        if pair[0] is NOTHING:
+            return NOTHING, node
         if last:
             return Sequence((*rest, pair[0])), Sequence((*rest, pair[1]))
         return Sequence((pair[0], *rest)), Sequence((pair[1], *rest))
     if isinstance(node, Repeat) and node.minimum == 0 and node.maximum == 1:
         pair = _split(node.body, name, last)
-        return None if pair is None else (pair[0], Alternation((pair[1], EMPTY)))
-    return None
+        return (NOTHING, node) if pair[0] is NOTHING else (pair[0], Alternation((pair[1], EMPTY)))
+    return NOTHING, node
 
 
 def _solution(body: Expression, name: str) -> Expression | None:
-    """An expression without `name` that is the least solution of ``name = body``; None where this finds none."""
-    first = _split(body, name, False)
-    if first is None:
-        return None
-    after, rest = first
-    both, ended = _split(after, name, True) or (None, None)
-    begun, base = _split(rest, name, True) or (None, None)
-    if both is None or ended is None or begun is None or base is None:
-        return None
-    if any(_mentions(part, name) for part in (both, ended, begun, base)):
+    """The least solution of ``name = body`` for the references at the ends of `body`; None where there are none.
+
+    Others, those between parentheses say, are taken as given and stay. That may be done one after the other: H. Bekic,
+    "Definable operations in general algebras, and the theory of automata and flowcharts" (1969).
+    """
+    after, rest = _split(body, name, False)
+    both, ended = _split(after, name, True)
+    begun, base = _split(rest, name, True)
+    if both is NOTHING and ended is NOTHING and begun is NOTHING:
         return None
     item = Sequence((Repeat(begun, 0, None), base, Repeat(ended, 0, None)))
     return Sequence((item, Repeat(Sequence((both, item)), 0, None)))

@@ -16,7 +16,7 @@ from ..grammar.expression import Grammar
 from ..grammar.limits import Limits
 from ..grammar.text import matches_text_only
 from . import cache
-from .errors import VocabularyError
+from .errors import UnknownTokenError, VocabularyError
 from .prepare import absent_bytes, spelling
 from .ready import Ready, build
 from .trie import tables_of
@@ -102,8 +102,11 @@ class CompiledGrammar:
 
 
 def _token_ids(automaton: Automaton, vocabulary: Vocabulary) -> npt.NDArray[np.int32]:
-    """The id of each special token that the grammar names. Raises `VocabularyError` for one that is not there."""
-    return np.array([vocabulary.id_of(name) for name in automaton.metadata["tokens"]], np.int32)
+    """The id of each special token that the grammar names. Raises `UnknownTokenError` for one that is not there."""
+    try:
+        return np.array([vocabulary.id_of(name) for name in automaton.metadata["tokens"]], np.int32)
+    except VocabularyError as error:
+        raise UnknownTokenError(str(error)) from None
 
 
 def compile(
@@ -112,7 +115,7 @@ def compile(
     """Compile `grammar` for `vocabulary`.
 
     Results are kept on disk (`masks.cache`) unless `use_cache` is false. Raises the subclasses of
-    `GrammarError`, and `VocabularyError` for a special token that the vocabulary does not have.
+    `GrammarError`, and `UnknownTokenError`, which is one too, for a special token that the vocabulary does not have.
     """
     if not isinstance(grammar, Grammar):
         raise TypeError(

@@ -10,7 +10,7 @@ whole real configuration; then nothing is left over.
 from __future__ import annotations
 
 from .._numba import helper, kernel
-from ..grammar.automaton import FINAL, H_N_CLASSES, HAS_CALLS, HAS_TOKENS
+from ..grammar.automaton import FINAL, H_N_CLASSES, H_N_FRAMES, HAS_CALLS, HAS_TOKENS, PLAIN
 from .graph import block_at, close_graph, put_bottom, reach_byte_graph
 from .layout import (
     B_JOB,
@@ -74,6 +74,7 @@ from .machine import (
     AT_DENSE,
     AT_EDGES,
     AT_FRAME_FOLLOW,
+    AT_FRAME_KIND,
     AT_STATE_FLAGS,
     AT_TOKEN_START,
     AT_TOKEN_SYMBOL,
@@ -199,6 +200,16 @@ def _step_context(batch, grammar, automaton, graph, depth, byte):  # type: ignor
 
 
 @helper
+def _slow_states(automaton):  # type: ignore[no-untyped-def]
+    """Flags of states that are more than their byte edges and the return of a plain frame: see `walk.step_fast`."""
+    kinds = section(automaton, AT_FRAME_KIND)
+    for frame in range(load_i64(automaton, H_N_FRAMES)):
+        if load_u8(kinds, frame) != PLAIN:
+            return FINAL | HAS_CALLS
+    return HAS_CALLS
+
+
+@helper
 def _note_return(batch, grammar, vocabulary, node):  # type: ignore[no-untyped-def]
     """The frame may return at trie node `node`: put it on the residual list if any token goes on as one may there."""
     packed = load_i64(load_i64(vocabulary, V_NODE), node)
@@ -244,7 +255,7 @@ def _walk_children(batch, grammar, automaton, graph, vocabulary, packed, fuel): 
     states = load_i64(batch, B_JOB_STATE)
     registers = load_i64(batch, B_JOB_REGISTER)
     configs = load_i64(batch, B_JOB_CONFIGS)
-    special = FINAL | HAS_CALLS
+    special = _slow_states(automaton)
     depth = load_i64(job, J_PATH_LENGTH)
     child = packed >> 32
     end = child + ((packed >> 16) & 0xFFFF)
@@ -281,6 +292,7 @@ def _walk_children(batch, grammar, automaton, graph, vocabulary, packed, fuel): 
             store_i64(registers, depth + 1, load_i64(registers, depth))
             here = configs + 8 * (CONFIG_WORDS * depth + _USED)
             store_i64(here, CONFIG_WORDS, load_i64(here, 0))
+            returns = load_u8(flags, target) & FINAL != 0
         else:
             work = _step_context(batch, grammar, automaton, graph, depth, byte)
             fuel -= abs(work)
@@ -343,7 +355,7 @@ def _walk_undecided(batch, grammar, automaton, graph, vocabulary, fuel):  # type
     configs = load_i64(batch, B_JOB_CONFIGS)
     own, register = load_i64(states, 0), load_i64(registers, 0)
     own_returns = itself and may_return(automaton, own, register)
-    special = FINAL | HAS_CALLS
+    special = _slow_states(automaton)
     while word < rank_words:
         bits = load_i64(ranks, word)
         while bits != 0:
@@ -406,15 +418,16 @@ def _walk_undecided(batch, grammar, automaton, graph, vocabulary, fuel):  # type
                     store_i64(registers, depth + 1, load_i64(registers, depth))
                     here = configs + 8 * (CONFIG_WORDS * depth + _USED)
                     store_i64(here, CONFIG_WORDS, load_i64(here, 0))
-                    depth += 1
-                    continue
-                work = _step_context(batch, grammar, automaton, graph, depth, byte)
-                fuel -= abs(work)
-                if work < 0:
-                    dead = True
-                    break
+                    returns = load_u8(flags, target) & FINAL != 0
+                else:
+                    work = _step_context(batch, grammar, automaton, graph, depth, byte)
+                    fuel -= abs(work)
+                    if work < 0:
+                        dead = True
+                        break
+                    returns = load_i64(configs + 8 * CONFIG_WORDS * (depth + 1), CONFIG_FLAGS) & COMPLETE != 0
                 depth += 1
-                if load_i64(configs + 8 * CONFIG_WORDS * depth, CONFIG_FLAGS) & COMPLETE != 0:
+                if returns and depth < length:
                     _note_return(batch, grammar, vocabulary, _ancestor(vocabulary, rank, length - depth))
             if not itself:
                 previous = rank
