@@ -68,13 +68,13 @@ class Sentences:
             return "".join([self._write(part, depth, chance) for part in node.parts])
         late = depth + chance.randint(0, 3) > self._deepest
         if isinstance(node, Alternation):
-            options = list(node.options)
+            options = [option for option in node.options if self._least(option) < _FAR]
             if late:
                 least = min(map(self._least, options))
                 options = [option for option in options if self._least(option) == least]
             return self._write(chance.choice(options), depth, chance)
         assert isinstance(node, Repeat), node
-        most = node.minimum if late else node.minimum + chance.choice([0, 0, 1, 1, 2])
+        most = node.minimum if late or self._least(node.body) >= _FAR else node.minimum + chance.choice([0, 0, 1, 1, 2])
         count = most if node.maximum is None else min(most, node.maximum)
         return "".join([self._write(node.body, depth, chance) for _ in range(count)])
 
