@@ -295,7 +295,7 @@ def add_next_bytes(grammar, automaton, config, into):  # type: ignore[no-untyped
 
 
 @helper
-def _find_loop(grammar, automaton, vocabulary, state, register, follow, loop, anyway):  # type: ignore[no-untyped-def]
+def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, anyway):  # type: ignore[no-untyped-def]
     """Fill the words at `loop` for a head. Returns whether it is wide; `anyway`: with an empty set if not."""
     klass = load_i32(section(automaton, AT_STATE_LOOP), state)
     if klass >= 0 and load_i32(load_i64(grammar, G_LOOP_SIZE), klass) < MIN_CLASS_TOKENS:
@@ -373,7 +373,7 @@ def _find_loop(grammar, automaton, vocabulary, state, register, follow, loop, an
 
 @helper
 def _find_after_space(grammar, automaton, vocabulary, state, register, follow, loop):  # type: ignore[no-untyped-def]
-    """`_find_loop` for the state after one space, into the second half of `loop`; False where not wide."""
+    """`find_loop` for the state after one space, into the second half of `loop`; False where not wide."""
     if (load_i64(follow, 0) >> 0x20) & 1 != 0 or flags_of(automaton, state) & HAS_CALLS:
         return False
     target = delta(automaton, state, 0x20)
@@ -387,21 +387,21 @@ def _find_after_space(grammar, automaton, vocabulary, state, register, follow, l
             register = next_register(automaton, state, register)
     if target < 0:
         return False
-    return _find_loop(grammar, automaton, vocabulary, target, register, follow, loop + 8 * LOOP_WORDS, False)
+    return find_loop(grammar, automaton, vocabulary, target, register, follow, loop + 8 * LOOP_WORDS, False)
 
 
 @helper
 def find_loops(grammar, automaton, vocabulary, state, register, follow, loop):  # type: ignore[no-untyped-def]
-    """`_find_loop` for a head, and for the state that it is in after one space, where half of all tokens begin.
+    """`find_loop` for a head, and for the state that it is in after one space, where half of all tokens begin.
 
     `follow`: 4 words, the bytes that may come next when the head's frame has returned.
     """
-    wide = _find_loop(grammar, automaton, vocabulary, state, register, follow, loop, False)
+    wide = find_loop(grammar, automaton, vocabulary, state, register, follow, loop, False)
     spaced = False
     if not wide or (load_i64(loop, L_LEAVE) >> 0x20) & 1 != 0:
         spaced = _find_after_space(grammar, automaton, vocabulary, state, register, follow, loop)
     if spaced and not wide:
-        _find_loop(grammar, automaton, vocabulary, state, register, follow, loop, True)
+        find_loop(grammar, automaton, vocabulary, state, register, follow, loop, True)
     store_i64(loop, L_SPACED, 1 if spaced else 0)
     return wide or spaced
 
