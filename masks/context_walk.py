@@ -32,6 +32,7 @@ from .layout import (
     G_STAMP,
     G_TOKEN_IDS,
     IDLE,
+    J_AFTER_SPACE,
     J_CURSOR,
     J_DEPTH,
     J_EVENT_COUNT,
@@ -66,6 +67,7 @@ from .layout import (
     NEXT_HEAD,
     NO_LIMIT,
     RANKS,
+    SPACE,
     TRIE,
 )
 from .machine import (
@@ -107,7 +109,7 @@ from .trie import (
     V_ROOT,
 )
 from .walk import CONFIG_COST, MAX_UNDECIDED, fill_stay, set_bit, sort_undecided, step_fast
-from .wide import add_state_bytes, find_loop, find_loops, select_wide
+from .wide import add_state_bytes, find_loop, find_loops, local_step, select_wide
 
 #: What `run_context` returns where there is no context for this state: its counter may go on in two ways at once.
 FAILED = -2
@@ -457,8 +459,19 @@ def _begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-unty
     register = load_i64(load_i64(batch, B_JOB_REGISTER), skipped)
     work = CONFIG_COST
     own = loop + 8 * LOOP_WORDS * skipped
+    after_space = -1
     if skipped == 0:
         wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop)
+        if wide and load_i64(loop, L_SPACED) == 0:
+            after_space = local_step(automaton, state, 0x20, register)
+        if after_space >= 0:
+            # The state after one space is not wide, so few of the tokens that begin with one are alive: they are
+            # walked in the trie, not one by one.
+            for word in range(LOOP_WORDS):
+                store_i64(own + 8 * LOOP_WORDS, word, 0)
+            store_i64(own + 8 * LOOP_WORDS, L_CLASS, -1)
+            store_i64(own + 8 * LOOP_WORDS, L_LIMIT, NO_LIMIT)
+            store_i64(loop, L_SPACED, 1)
     else:
         # Nothing but a space may come first; then the state is what it is after one space.
         wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, False)
@@ -489,6 +502,7 @@ def _begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-unty
             fill_stay(loop, selection)
             sort_undecided(vocabulary, undecided, next_bytes, load_i64(batch, B_JOB_RANKS))
             work += left // 4
+    store_i64(job, J_AFTER_SPACE, after_space if wide else -1)
     store_i64(job, J_CURSOR, 0)
     store_i64(job, J_PATH_RANK, -1)
     store_i64(job, J_PATH_LENGTH, skipped if wide else -1)
@@ -554,6 +568,18 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, l
 
 
 @helper
+def _space_node(vocabulary):  # type: ignore[no-untyped-def]
+    """The trie node of one space, or -1."""
+    table = load_i64(vocabulary, V_NODE)
+    root = load_i64(vocabulary, V_ROOT)
+    first = root >> 32
+    for child in range(first, first + ((root >> 16) & 0xFFFF)):
+        if load_i64(table, child) & 0xFF == 0x20:
+            return child
+    return -1
+
+
+@helper
 def _add_symbols(grammar, automaton, state, mask):  # type: ignore[no-untyped-def]
     """Set the bits of the special tokens that the grammar names in `state`."""
     if flags_of(automaton, state) & HAS_TOKENS:
@@ -590,12 +616,30 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
         stage = load_i64(job, J_STAGE)
     if stage == RANKS:
         fuel = _walk_undecided(batch, grammar, automaton, vocabulary, fuel)
-    else:
+        if load_i64(job, J_UNFINISHED) == 0 and load_i64(job, J_AFTER_SPACE) >= 0:
+            registers = load_i64(batch, B_JOB_REGISTER)
+            state, register = load_i64(load_i64(batch, B_JOB_STATE), 0), load_i64(registers, 0)
+            if delta(automaton, state, 0x20) < 0:
+                register = next_register(automaton, state, register)
+            state = load_i64(job, J_AFTER_SPACE)
+            store_i64(load_i64(batch, B_JOB_STATE), 0, state)
+            store_i64(registers, 0, register)
+            node = _space_node(vocabulary)
+            if node >= 0 and flags_of(automaton, state) & (FINAL | HAS_CALLS) != 0:
+                a, b, c, d = _children_bytes(vocabulary, load_i64(load_i64(vocabulary, V_NODE), node))
+                _note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
+            store_i64(job, J_PATH_LENGTH, -1)
+            store_i64(job, J_STAGE, SPACE)
+            stage = SPACE
+    if stage != RANKS:
         # One place calls `_walk_children`: the whole trie is what is below its root.
         at = load_i64(job, J_LIST_AT)
         last = load_i64(job, J_LIST_LENGTH) if stage == LISTS else 1
         while at < last and load_i64(job, J_UNFINISHED) == 0:
             packed = load_i64(vocabulary, V_ROOT)
+            if stage == SPACE:
+                node = _space_node(vocabulary)
+                packed = load_i64(load_i64(vocabulary, V_NODE), node) if node >= 0 else 0
             if stage == LISTS:
                 packed = load_i64(load_i64(vocabulary, V_NODE), load_i32(listed, at))
             fuel = _walk_children(batch, grammar, automaton, vocabulary, packed, fuel)

@@ -260,11 +260,12 @@ READY, PENDING, LIMIT = 0, 1, 2
     J_KEY_COUNT,
     J_STAMP,
     J_DEPTH,  # contexts: bytes before the list's, in the path that RANKS follows: 1 after one space
+    J_AFTER_SPACE,  # contexts, RANKS: the state after one space, whose tokens are walked in the trie, or -1
     J_FAILED,  # contexts: there is no context for this state
     JOB_WORDS,
-) = range(22)
+) = range(23)
 DIRECT = -1
-IDLE, NEXT_HEAD, TRIE, RANKS, LISTS = range(5)
+IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE = range(6)
 
 # What masks.wide finds out about a head (words at J_LOOP).
 L_STAY = 0  # 2 words: ASCII bytes on which it stays alive whatever the string

@@ -216,7 +216,7 @@ def _call_bytes(automaton, state):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _stays(automaton, vocabulary, kinds, loop, register, only):  # type: ignore[no-untyped-def]
+def _stays(automaton, vocabulary, kinds, loop, register, only, follow):  # type: ignore[no-untyped-def]
     """Shrink L_STAY and L_TEXT to what keeps L_STATES closed; at most `only` states, added as they are met."""
     states = loop + 8 * L_STATES
     changed = True
@@ -228,9 +228,13 @@ def _stays(automaton, vocabulary, kinds, loop, register, only):  # type: ignore[
             start = restart_of(automaton, state, register)
             i += 1
             low, high = load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1)
-            # A byte that may begin a call leads to places that are not looked at here.
-            for at in (state, start):
-                a, b, c, d = _call_bytes(automaton, at)
+            # A byte that may begin a call, or follow the frame's return, leads to places that are not looked at here.
+            for turn in range(3):
+                a, b, c, d = 0, 0, 0, 0
+                if turn < 2:
+                    a, b, c, d = _call_bytes(automaton, state if turn == 0 else start)
+                elif flags_of(automaton, state) & FINAL:
+                    a, b, c, d = load_i64(follow, 0), load_i64(follow, 1), load_i64(follow, 2), load_i64(follow, 3)
                 changed = changed or (low & a) | (high & b) != 0
                 low &= ~a
                 high &= ~b
@@ -256,21 +260,18 @@ def _stays(automaton, vocabulary, kinds, loop, register, only):  # type: ignore[
 
 @helper
 def _try_states(automaton, vocabulary, kinds, loop, first, second, only, register, follow):  # type: ignore[no-untyped-def]
-    """Set L_STAY, L_TEXT and L_STATES to the fixpoint that begins with these one or two states.
-
-    Bytes that may follow the frame are left out: a token that leaves by one goes on who knows where.
-    """
+    """Set L_STAY, L_TEXT and L_STATES to the fixpoint that begins with these one or two states."""
     states = loop + 8 * L_STATES
-    store_i64(loop, L_STAY, ~load_i64(follow, 0))
-    store_i64(loop, L_STAY + 1, ~load_i64(follow, 1))
-    store_i64(loop, L_TEXT, 1 if load_i64(follow, 2) | load_i64(follow, 3) == 0 else 0)
+    store_i64(loop, L_STAY, -1)
+    store_i64(loop, L_STAY + 1, -1)
+    store_i64(loop, L_TEXT, 1)
     store_i64(states, 0, first)
     n = 1
     if second >= 0 and second != first:
         store_i64(states, 1, second)
         n = 2
     store_i64(states, MAX_LOOP_STATES, n)
-    _stays(automaton, vocabulary, kinds, loop, register, max(only, n))
+    _stays(automaton, vocabulary, kinds, loop, register, max(only, n), follow)
     return _weight(load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), load_i64(loop, L_TEXT) != 0)
 
 
@@ -374,7 +375,8 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, any
 @helper
 def _find_after_space(grammar, automaton, vocabulary, state, register, follow, loop):  # type: ignore[no-untyped-def]
     """`find_loop` for the state after one space, into the second half of `loop`; False where not wide."""
-    if (load_i64(follow, 0) >> 0x20) & 1 != 0 or flags_of(automaton, state) & HAS_CALLS:
+    flags = flags_of(automaton, state)
+    if flags & HAS_CALLS or (flags & FINAL and (load_i64(follow, 0) >> 0x20) & 1 != 0):
         return False
     target = delta(automaton, state, 0x20)
     start = restart_of(automaton, state, register)
