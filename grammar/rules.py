@@ -311,7 +311,7 @@ def _solved(rules: dict[str, Expression], start: str, limits: Limits) -> dict[st
         system.solve()
         # Rules whose references stand between bytes are called seldom: they are inlined last, and one by one.
         exposed = {(group_of[caller], name) for caller in system.rules for name in system.exposed[caller]}
-        order = []
+        order: list[tuple[bool, int, int, str]] = []
         for name in system.rules:
             growth = system.growth(name)
             if name != start and growth is not None and growth < most:

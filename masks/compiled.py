@@ -109,6 +109,16 @@ def _token_ids(automaton: Automaton, vocabulary: Vocabulary) -> npt.NDArray[np.i
         raise UnknownTokenError(str(error)) from None
 
 
+def _check_special(name: str | int, vocabulary: Vocabulary) -> None:
+    """Raise `VocabularyError` if a token that the grammar excludes as a special one is text in this vocabulary."""
+    if isinstance(name, str) and name not in vocabulary.names:
+        spelled = name.encode()
+        if any(vocabulary.token(i) == spelled for i in range(vocabulary.size) if vocabulary.is_text[i]):
+            raise VocabularyError(f"the grammar excludes the special token {name!r}, which is text in this vocabulary")
+    elif vocabulary.is_text[vocabulary.id_of(name)]:
+        raise VocabularyError(f"the grammar excludes token {name!r} as a special one; in this vocabulary it is text")
+
+
 def compile(
     grammar: Grammar, vocabulary: Vocabulary, limits: Limits = Limits(), *, use_cache: bool = True
 ) -> CompiledGrammar:
@@ -121,6 +131,8 @@ def compile(
         raise TypeError(
             f"a grammar made by stepmask.regex, stepmask.choice, ... is needed, not {type(grammar).__name__}"
         )
+    for name in grammar.options.get("special_tokens", ()):
+        _check_special(name, vocabulary)
     warm_up()
     tables = tables_of(vocabulary)
     begin = time.perf_counter()
