@@ -31,6 +31,7 @@ from .layout import (
     B_JOB,
     B_JOB_CHILDREN,
     B_JOB_CONFIGS,
+    B_JOB_LIST,
     B_JOB_RANKS,
     B_JOB_REGISTER,
     B_JOB_SELECTION,
@@ -83,6 +84,7 @@ from .layout import (
     JOB_WORDS,
     LOOP_WORDS,
     MAX_ENDS,
+    MAX_UNDECIDED,
     READY,
     SCRATCH_WORDS,
 )
@@ -199,6 +201,7 @@ class Batch:
             (B_JOB_REGISTER, np.zeros(path, np.int64)),
             (B_JOB_CONFIGS, np.zeros((path, CONFIG_WORDS), np.int64)),
             (B_JOB_SETS, np.zeros(path, np.int64)),
+            (B_JOB_LIST, np.zeros(MAX_UNDECIDED + 64, np.int32)),
             (B_JOB_CHILDREN, np.zeros(path, np.int64)),
             (B_JOB_TOTAL, np.zeros(words, np.int64)),
             (B_JOB_SELECTION, np.zeros(SELECTION_WORDS, np.int64)),
@@ -206,6 +209,7 @@ class Batch:
         ):
             array += 0  # touch every page now rather than in a step
             block.set_array(field, array)
+        block.pack()
         job = block.arrays[B_JOB]
         self._job_parts = (np.zeros(CONFIG_WORDS, np.int64), np.zeros(4, np.int64), np.zeros(2 * LOOP_WORDS, np.int64))
         for field, part in zip((J_SOURCE, J_FOLLOW, J_LOOP), self._job_parts, strict=True):

@@ -96,12 +96,13 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     B_JOB_CONFIGS,  # int64[max bytes + 2][CONFIG_WORDS]
     B_JOB_SETS,  # int64[max bytes + 2][lazy words] state sets after each byte of the path
     B_JOB_CHILDREN,  # int64[max bytes + 2] TRIE: next child on each level | end of the children << 32
+    B_JOB_LIST,  # int32[MAX_UNDECIDED + 64] the undecided tokens
     B_JOB_TOTAL,  # int64[words] the mask so far
     B_JOB_SELECTION,  # int64[SELECTION_WORDS] what bitmaps.select_tokens reads
     B_RUN_JOB,  # address of the kernel walk.run_job
     B_COUNTERS,  # int64[COUNTERS]
     B_FIELDS,
-) = range(44)
+) = range(45)
 
 MAX_ENDS = 32  # end tokens of one slot
 
@@ -158,10 +159,13 @@ L_EXACT = 5  # 1 where longer strings of these are certainly dead
 L_LEAVE = 6  # 4 words: the other bytes that may come next
 L_STATES = 10  # the states among which it stays
 MAX_LOOP_STATES = 24
-L_SPACED = L_STATES + MAX_LOOP_STATES + 1  # 1 where the words after these describe the state after one space
-L_SELF = L_SPACED + 1  # 1 where it stays in its own state on all of L_STAY (and L_TEXT)
-LOOP_WORDS = L_SELF + 1
+L_AFTER = L_STATES + MAX_LOOP_STATES + 1  # 1 where the words after these describe the state after one of the L_FIRST
+L_SELF = L_AFTER + 1  # 1 where it stays in its own state on all of L_STAY (and L_TEXT)
+L_FIRST = L_SELF + 1  # 2 words: ASCII bytes that all lead to that state
+LOOP_WORDS = L_FIRST + 2
 NO_LIMIT = 1 << 40
+#: With more undecided tokens than this, all tokens are walked: sorting the undecided out is done in one go.
+MAX_UNDECIDED = 32768
 
 # Words at G_KINDS. Bytes of one kind lead to the same state from every state.
 KIND_COUNT = 0

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._numba import helper, kernel
+from .errors import VocabularyError
 from .memory import Block
 
 if TYPE_CHECKING:
@@ -38,11 +39,11 @@ if TYPE_CHECKING:
     V_RANK_START,  # int32[ranks + 1] where the token's bytes begin in RANK_BYTES
     V_RANK_BYTES,  # uint8[...] the tokens' bytes in rank order
     V_ID_RANK,  # int32[size] rank of a text token
-    V_RECORD,  # int64[ranks][2] first 8 bytes, zeros after them; length | RECORD_VALID | start in RANK_BYTES << 16
+    V_RECORD,  # int64[ranks][2] first 8 bytes or zeros; length | RECORD_VALID | start in RANK_BYTES << 16 | id << 40
     V_PRESENCE,  # int64[513][words] row i: tokens with a byte of segment i; row 256 + b: byte b; 1: any byte; 0: none
     V_REST,  # the same of each token without its first byte
     V_VALID,  # int64[words] tokens that are valid UTF-8 text, the last code point perhaps cut short
-    V_SPACED,  # int64[words] valid tokens that begin with a space and go on
+    V_FIRST,  # int64[128][words] valid tokens that begin with this ASCII byte and go on
     V_LENGTH,  # int64[max_length + 1][words] row k: valid tokens of at most k code points, begun ones counted
     V_MAX_LENGTH,  # longest valid token in code points
     V_MAX_BYTES,  # longest text token in bytes
@@ -58,6 +59,8 @@ TOKEN_ENDS = 1 << 8
 SAME_TOKENS = 1 << 9  # several tokens end there
 RECORD_VALID = 1 << 15  # the token is in V_VALID
 RECORD_LENGTH = RECORD_VALID - 1
+MAX_IDS = 1 << 23  # what a record has room for
+MAX_TOKEN_BYTES = 1 << 24
 #: The row of PRESENCE and REST of the ASCII bytes that are no letter, digit, hyphen or underscore.
 PUNCTUATION = 512
 _WORD_BYTES = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
@@ -183,10 +186,10 @@ def code_points(data, begin, end):  # type: ignore[no-untyped-def]
 
 
 @kernel(
-    "void(uint8[::1], int32[::1], int32[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], "
+    "void(uint8[::1], int32[::1], int32[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1], "
     "int64[:, ::1], int32[::1])"
 )
-def _fill_bitmaps(data, start, place, presence, rest, valid, spaced, length, lengths):  # type: ignore[no-untyped-def]
+def _fill_bitmaps(data, start, place, presence, rest, valid, first, length, lengths):  # type: ignore[no-untyped-def]
     """Bitmaps over places (token ids or ranks) of the tokens at data[start[i]:start[i + 1]]."""
     one = np.int64(1)
     for rank in range(len(place)):
@@ -198,8 +201,8 @@ def _fill_bitmaps(data, start, place, presence, rest, valid, spaced, length, len
                 rest[256 + data[position], word] |= bit
         if lengths[rank] >= 0:
             valid[word] |= bit
-            if lengths[rank] > 1 and data[start[rank]] == 0x20:
-                spaced[word] |= bit
+            if lengths[rank] > 1 and data[start[rank]] < 0x80:
+                first[data[start[rank]], word] |= bit
             length[lengths[rank], word] |= bit
     for table in (presence, rest):
         for i in range(255, 0, -1):
@@ -244,6 +247,8 @@ class VocabularyTables:
             token_bytes = token_bytes[keep]
             token_start = np.concatenate([[0], np.cumsum(lengths_all - spaced)]).astype(np.int64)
             text = (text & (np.diff(token_start) > 0)).astype(np.uint8)
+        if size > MAX_IDS or len(token_bytes) > MAX_TOKEN_BYTES:
+            raise VocabularyError(f"a vocabulary has at most {MAX_IDS:,} ids and {MAX_TOKEN_BYTES:,} bytes of tokens")
         raw = token_bytes.tobytes()
         ids = np.flatnonzero(text)
         bounds = token_start.tolist()
@@ -267,10 +272,10 @@ class VocabularyTables:
         words = -(-max(vocabulary.width, 1) // 64)
         rank_words = max(1, -(-ranks // 64))
         block = Block(V_FIELDS)
-        fields = V_PRESENCE, V_REST, V_LENGTH, V_VALID, V_SPACED
-        maps = [np.zeros((n, words), np.int64) for n in (513, 513, longest + 1, 1, 1)]
-        presence, rest, length, valid, spaced = maps
-        _fill_bitmaps(data, rank_start, rank_id, presence, rest, valid[0], spaced[0], length, lengths)
+        fields = V_PRESENCE, V_REST, V_LENGTH, V_FIRST, V_VALID
+        maps = [np.zeros((n, words), np.int64) for n in (513, 513, longest + 1, 128, 1)]
+        presence, rest, length, first, valid = maps
+        _fill_bitmaps(data, rank_start, rank_id, presence, rest, valid[0], first, length, lengths)
         for field, bitmap in zip(fields, maps, strict=True):
             block.set_array(field, bitmap)
         id_rank = np.zeros(size, np.int32)
@@ -279,7 +284,8 @@ class VocabularyTables:
         record = np.zeros((ranks, 2), np.int64)
         firsts = np.append(data, np.zeros(8, np.uint8))[places] * (places < rank_start[1:, None])
         record[:, 0] = np.ascontiguousarray(firsts).view("<i8")[:, 0]
-        record[:, 1] = np.diff(rank_start) | (lengths >= 0) * RECORD_VALID | (rank_start[:-1].astype(np.int64) << 16)
+        record[:, 1] = np.diff(rank_start) | (lengths >= 0) * RECORD_VALID
+        record[:, 1] |= (rank_start[:-1].astype(np.int64) << 16) | (rank_id.astype(np.int64) << 40)
         used = np.zeros(256, bool)
         used[data] = True
         first_rank = np.searchsorted(data[rank_start[:-1]], np.arange(257)).astype(np.int32)
@@ -310,6 +316,7 @@ class VocabularyTables:
             (V_ABSENT, np.packbits(~used, bitorder="little").view(np.int64).copy()),
         ):
             block.set_array(index, array)
+        block.pack()
         self.block = block
         self.words = words
         self.rank_words = rank_words

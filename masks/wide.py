@@ -19,7 +19,6 @@ from .bitmaps import (
     S_MASK,
     S_MEMBERS,
     S_ROWS,
-    S_SPACED,
     S_UNDECIDED,
     S_UNSETTLED,
     S_VALID,
@@ -45,12 +44,13 @@ from .layout import (
     KIND_COUNT,
     KIND_FIRST,
     KIND_OF,
+    L_AFTER,
     L_CLASS,
     L_EXACT,
+    L_FIRST,
     L_LEAVE,
     L_LIMIT,
     L_SELF,
-    L_SPACED,
     L_STATES,
     L_STAY,
     L_TEXT,
@@ -80,17 +80,19 @@ from .trie import (
     PUNCTUATION_HIGH,
     PUNCTUATION_LOW,
     V_ABSENT,
+    V_FIRST,
     V_LENGTH,
     V_MAX_LENGTH,
     V_PRESENCE,
     V_REST,
-    V_SPACED,
     V_VALID,
     V_WORDS,
 )
 
 #: A set of fewer ASCII bytes is not worth the bitmaps: walking it is cheaper.
 MIN_WIDE_BYTES = 12
+#: More rows of first bytes than this are not worth their memory traffic.
+MAX_FIRST = 16
 #: Nor is a class of which fewer tokens are made.
 MIN_CLASS_TOKENS = 2048
 
@@ -245,8 +247,12 @@ def _try_states(automaton, vocabulary, kinds, loop, first, second, only, registe
     if second >= 0 and second != first:
         store_i64(states, 1, second)
         n = 2
-    store_i64(states, MAX_LOOP_STATES, n)
-    _stays(automaton, vocabulary, kinds, loop, register, max(only, n))
+    # The second turn leaves out the states that only bytes led to that were dropped.
+    for _ in range(2):
+        store_i64(states, MAX_LOOP_STATES, n)
+        _stays(automaton, vocabulary, kinds, loop, register, max(only, n))
+        if load_i64(states, MAX_LOOP_STATES) == n:
+            break
     return _weight(load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), load_i64(loop, L_TEXT) != 0)
 
 
@@ -350,42 +356,77 @@ def _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare, 
 
 
 @helper
-def _find_after_space(grammar, automaton, vocabulary, head, follow, loop, work, spare):  # type: ignore[no-untyped-def]
-    """`_find_loop` for the state after one space, into the second half of `loop`; False where not wide."""
+def _find_after(grammar, automaton, vocabulary, head, follow, loop, work, spare, wide):  # type: ignore[no-untyped-def]
+    """`_find_loop` for the state after a first byte, into the second half of `loop`; False where not wide.
+
+    It is the state after a space, or else after the lowest byte that leaves the loop: all that lead there are L_FIRST.
+    """
     state, register = top_state(head), top_register(head)
-    if (load_i64(follow, 0) >> 0x20) & 1 != 0 or flags_of(automaton, state) & HAS_CALLS:
-        return False
-    target = delta(automaton, state, 0x20)
     start = restart_of(automaton, state, register)
-    if start >= 0:
-        other = delta(automaton, start, 0x20)
-        if flags_of(automaton, start) & HAS_CALLS or (target >= 0 and other >= 0):
-            return False
+    if flags_of(automaton, state) & HAS_CALLS or (start >= 0 and flags_of(automaton, start) & HAS_CALLS):
+        return False
+    kinds = load_i64(grammar, G_KINDS)
+    target, reached = -1, register
+    low, high = 0, 0
+    for turn in range(-1, load_i64(kinds, KIND_COUNT)):
+        kind = turn if turn >= 0 else load_i64(kinds, KIND_OF + 0x20)
+        members = kinds + 8 * (KIND_BYTES + 4 * kind)
+        more_low, more_high = load_i64(members, 0) & ~load_i64(follow, 0), load_i64(members, 1) & ~load_i64(follow, 1)
+        if wide:
+            more_low &= ~load_i64(loop, L_STAY)
+            more_high &= ~load_i64(loop, L_STAY + 1)
+        byte = load_i64(kinds, KIND_FIRST + kind)
+        one, other = delta(automaton, state, byte), _after(automaton, start, byte)
+        # A byte that may go on with an item as well as begin another one leads to two states.
+        if more_low | more_high == 0 or (one >= 0) == (other >= 0):
+            continue
+        own = register
         if other >= 0:
-            target = other
-            register = next_register(automaton, state, register)
+            one = other
+            own = next_register(automaton, state, register)
+        if target < 0:
+            target, reached = one, own
+        if one == target and own == reached:
+            low |= more_low
+            high |= more_high
     if target < 0:
         return False
+    space = (low >> 0x20) & 1 != 0
+    if count_bits(low) + count_bits(high) > MAX_FIRST:
+        low, high = low & (1 << 0x20), 0
     depth = load_i64(head, HEAD_DEPTH)
     moved = head_at(spare, MAX_HEADS - 1)
     for word in range(HEAD_WORDS):
         store_i64(moved, word, load_i64(head, word))
     store_i64(moved, HEAD_STATES + depth - 1, target)
-    store_i64(moved, HEAD_REGISTERS + depth - 1, register)
-    return _find_loop(grammar, automaton, vocabulary, moved, follow, loop + 8 * LOOP_WORDS, work, spare, False)
+    store_i64(moved, HEAD_REGISTERS + depth - 1, reached)
+    after = loop + 8 * LOOP_WORDS
+    if low | high == 0 or not _find_loop(grammar, automaton, vocabulary, moved, follow, after, work, spare, False):
+        return False
+    if load_i64(after, L_CLASS) >= 0:
+        # The members of a class are known for strings after one space only.
+        if load_i64(after, L_TEXT) != 0:
+            store_i64(after, L_CLASS, -1)
+        elif space:
+            low, high = 1 << 0x20, 0
+        else:
+            return False
+    store_i64(after, L_FIRST, low)
+    store_i64(after, L_FIRST + 1, high)
+    return True
 
 
 @helper
 def find_loops(grammar, automaton, vocabulary, head, follow, loop, work, spare):  # type: ignore[no-untyped-def]
-    """`_find_loop` for the head, and for the state that it is in after one space, where half of all tokens begin."""
+    """`_find_loop` for the head, and for the state after a first byte, as a space begins half of all tokens."""
     wide = _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare, False)
-    spaced = False
-    if not wide or (load_i64(loop, L_LEAVE) >> 0x20) & 1 != 0:
-        spaced = _find_after_space(grammar, automaton, vocabulary, head, follow, loop, work, spare)
-    if spaced and not wide:
+    after = False
+    if not wide or load_i64(loop, L_LEAVE) | load_i64(loop, L_LEAVE + 1) != 0:
+        after = _find_after(grammar, automaton, vocabulary, head, follow, loop, work, spare, wide)
+    if after and not wide:
         _find_loop(grammar, automaton, vocabulary, head, follow, loop, work, spare, True)
-    store_i64(loop, L_SPACED, 1 if spaced else 0)
-    return wide or spaced
+    store_i64(loop, L_AFTER, 1 if after else 0)
+    return wide or after
 
 
 @helper
@@ -440,7 +481,7 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
 
     Returns (tokens accepted, tokens undecided, work done). Three sets of bytes tell tokens apart: those that leave the
     loop, those on no edge of the grammar at all, and all others outside the loop. `loop`'s second half describes
-    the state after one space likewise, for what follows the space. `next_bytes`: the first bytes that are alive.
+    the state after a first byte likewise, for what follows it. `next_bytes`: the first bytes that are alive.
     """
     words = load_i64(vocabulary, V_WORDS)
     row_bytes = 8 * words
@@ -450,14 +491,11 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
     lengths = load_i64(vocabulary, V_LENGTH)
     live = load_i64(grammar, G_LIVE)
     absent = load_i64(vocabulary, V_ABSENT)
-    spaced = load_i64(loop, L_SPACED) != 0
+    after = load_i64(loop, L_AFTER) != 0
     store_i64(selection, S_WORDS, words)
     store_i64(selection, S_MASK, total)
     store_i64(selection, S_UNDECIDED, undecided)
     store_i64(selection, S_VALID, load_i64(vocabulary, V_VALID))
-    # Where no token may begin with a space, those that do drop out: likewise, with nothing accepted after it.
-    apart = spaced or (load_i64(next_bytes, 0) >> 0x20) & 1 == 0
-    store_i64(selection, S_SPACED, load_i64(vocabulary, V_SPACED) if apart else nothing)
     # Where every string is text, a token that is none is dead, or holds a byte that leaves the set.
     text_only = load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS) & UTF8 != 0
     store_i64(selection, S_UNSETTLED, nothing if text_only else presence + row_bytes)
@@ -469,7 +507,7 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
         own = loop + 8 * LOOP_WORDS * part
         fields = selection + 8 * (S_AFTER_MEMBERS - S_MEMBERS) * part
         klass, limit = load_i64(own, L_CLASS), longest
-        if part == 1 and not spaced:
+        if part == 1 and not after:
             klass, limit = -1, 0
         else:
             limit = min(max(load_i64(own, L_LIMIT), 0) + part, longest)
@@ -478,13 +516,13 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
             members = load_i64(grammar, G_LOOP_BITS) + row_bytes * (2 * klass + part)
         store_i64(fields, S_MEMBERS, members)
         store_i64(fields, S_LENGTH, lengths + row_bytes * limit)
-        none_longer = load_i64(own, L_EXACT) != 0 or (part == 1 and not spaced)
+        none_longer = load_i64(own, L_EXACT) != 0 or (part == 1 and not after)
         store_i64(fields, S_LONGER, lengths + row_bytes * (longest if none_longer else limit))
         for kind in range(3):
             if part == 1 and kind == 1:
                 continue
             count = 0
-            if part == 0 or spaced:
+            if part == 0 or after:
                 for word in range(4):
                     leave, dead = load_i64(own, L_LEAVE + word), ~load_i64(live, word)
                     inside = load_i64(own, L_STAY + word) if word < 2 else -load_i64(own, L_TEXT)
@@ -500,5 +538,18 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
                 count = _cover(table, row_bytes, needed, wanted, selection + 8 * (S_ROWS + n))
             store_i64(selection, S_COUNTS + (kind if part == 0 else 3 + kind // 2), count)
             n += count
+    # Where no token may begin with a space, those that do drop out: likewise, with nothing accepted after it.
+    low, high = 0, 0
+    if after:
+        low, high = load_i64(loop, LOOP_WORDS + L_FIRST), load_i64(loop, LOOP_WORDS + L_FIRST + 1)
+    elif (load_i64(next_bytes, 0) >> 0x20) & 1 == 0:
+        low = 1 << 0x20
+    count = 0
+    for byte in range(128):
+        if ((low if byte < 64 else high) >> (byte & 63)) & 1 != 0:
+            store_i64(selection, S_ROWS + n, load_i64(vocabulary, V_FIRST) + row_bytes * byte)
+            count += 1
+            n += 1
+    store_i64(selection, S_COUNTS + 5, count)
     counts = select_tokens(selection)
     return counts & 0xFFFFFFFF, counts >> 32, words * (n + 12) // 64
