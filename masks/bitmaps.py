@@ -19,6 +19,7 @@ from numba.extending import intrinsic
     S_MASK,  # address of a bitmap: the accepted tokens are added to it
     S_UNDECIDED,  # address of a bitmap: written
     S_VALID,
+    S_SHORT,
     S_MEMBERS,
     S_LENGTH,
     S_LONGER,
@@ -26,9 +27,9 @@ from numba.extending import intrinsic
     S_AFTER_MEMBERS,
     S_AFTER_LENGTH,
     S_AFTER_LONGER,
-    S_COUNTS,  # six words: rows in each of the lists LEAVING, DEAD, OUTSIDE, AFTER_LEAVING, AFTER_OUTSIDE, FIRST
-) = range(12)
-LISTS = 6
+    S_COUNTS,  # words: rows in each of the lists LEAVING, DEAD, OUTSIDE, AFTER_LEAVING, AFTER_OUTSIDE, FIRST, ALIVE
+) = range(13)
+LISTS = 7
 S_ROWS = S_COUNTS + LISTS  # the addresses of the rows, one list after the other
 SELECTION_WORDS = S_ROWS + LISTS * 256 + 8
 
@@ -50,9 +51,10 @@ def fetch(builder: Any, address: Any) -> None:
 def select_tokens(typing_context, selection):  # type: ignore[no-untyped-def]
     """Accept and sort out tokens by the selection at this address; returns accepted | undecided << 32, both counted.
 
-    With L, D, O, L', O', F the unions of its six lists of rows (L', O' of a table that leaves each first byte out):
-    made = VALID - L - D - O + MEMBERS; after = F - L' - D - O' + AFTER_MEMBERS;
-    accepted = made & LENGTH | after & AFTER_LENGTH; undecided = what is neither accepted nor in D, of
+    With L, D, O, L', O', B, A the unions of its lists of rows (L' and O' of a table that leaves each first byte out,
+    B and A of one of first bytes alone), F = B & VALID - SHORT,
+    made = VALID - L - D - O + MEMBERS, after = F - L' - D - O' + AFTER_MEMBERS:
+    accepted = made & LENGTH | after & AFTER_LENGTH; undecided = what is in A and neither accepted nor in D, of
     (L - made | made - LONGER) - F | L' & F - after | after - AFTER_LONGER | UNSETTLED - VALID.
     """
 
@@ -101,7 +103,7 @@ def select_tokens(typing_context, selection):  # type: ignore[no-untyped-def]
                     builder.store(builder.or_(builder.load(found, align=8), row), found, align=8)
                 return builder.load(found, align=8)
 
-            leaving, dead, outside, after_leaving, after_outside, first = (union(i) for i in range(LISTS))
+            leaving, dead, outside, after_leaving, after_outside, first, alive = (union(i) for i in range(LISTS))
             valid = read(fields[S_VALID])
 
             def without(one: Any, other: Any) -> Any:
@@ -112,6 +114,7 @@ def select_tokens(typing_context, selection):  # type: ignore[no-untyped-def]
                     of = without(of, row)
                 return builder.or_(of, read(fields[members]))
 
+            first = without(builder.and_(first, valid), read(fields[S_SHORT]))
             made = tokens(valid, S_MEMBERS, leaving, dead, outside)
             after = tokens(first, S_AFTER_MEMBERS, after_leaving, dead, after_outside)
             accepted = builder.or_(
@@ -125,7 +128,7 @@ def select_tokens(typing_context, selection):  # type: ignore[no-untyped-def]
                 without(read(fields[S_UNSETTLED]), valid),
             ):
                 undecided = builder.or_(undecided, more)
-            undecided = without(without(undecided, dead), accepted)
+            undecided = builder.and_(without(without(undecided, dead), accepted), alive)
             mask = pointer(fields[S_MASK])
             builder.store(builder.or_(builder.load(mask, align=8), accepted), mask, align=8)
             builder.store(undecided, pointer(fields[S_UNDECIDED]), align=8)

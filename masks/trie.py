@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     V_RECORD,  # int64[ranks][2] first 8 bytes or zeros; length | RECORD_VALID | start in RANK_BYTES << 16 | id << 40
     V_PRESENCE,  # int64[513][words] row i: tokens with a byte of segment i; row 256 + b: byte b; 1: any byte; 0: none
     V_REST,  # the same of each token without its first byte
+    V_BEGIN,  # the same of each token's first byte alone
     V_VALID,  # int64[words] tokens that are valid UTF-8 text, the last code point perhaps cut short
-    V_FIRST,  # int64[128][words] valid tokens that begin with this ASCII byte and go on
     V_LENGTH,  # int64[max_length + 1][words] row k: valid tokens of at most k code points, begun ones counted
     V_MAX_LENGTH,  # longest valid token in code points
     V_MAX_BYTES,  # longest text token in bytes
@@ -186,10 +186,10 @@ def code_points(data, begin, end):  # type: ignore[no-untyped-def]
 
 
 @kernel(
-    "void(uint8[::1], int32[::1], int32[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1], "
+    "void(uint8[::1], int32[::1], int32[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], "
     "int64[:, ::1], int32[::1])"
 )
-def _fill_bitmaps(data, start, place, presence, rest, valid, first, length, lengths):  # type: ignore[no-untyped-def]
+def _fill_bitmaps(data, start, place, presence, rest, begin, valid, length, lengths):  # type: ignore[no-untyped-def]
     """Bitmaps over places (token ids or ranks) of the tokens at data[start[i]:start[i + 1]]."""
     one = np.int64(1)
     for rank in range(len(place)):
@@ -199,12 +199,11 @@ def _fill_bitmaps(data, start, place, presence, rest, valid, first, length, leng
             presence[256 + data[position], word] |= bit
             if position > start[rank]:
                 rest[256 + data[position], word] |= bit
+        begin[256 + data[start[rank]], word] |= bit
         if lengths[rank] >= 0:
             valid[word] |= bit
-            if lengths[rank] > 1 and data[start[rank]] < 0x80:
-                first[data[start[rank]], word] |= bit
             length[lengths[rank], word] |= bit
-    for table in (presence, rest):
+    for table in (presence, rest, begin):
         for i in range(255, 0, -1):
             for w in range(table.shape[1]):
                 table[i, w] = table[2 * i, w] | table[2 * i + 1, w]
@@ -272,10 +271,10 @@ class VocabularyTables:
         words = -(-max(vocabulary.width, 1) // 64)
         rank_words = max(1, -(-ranks // 64))
         block = Block(V_FIELDS)
-        fields = V_PRESENCE, V_REST, V_LENGTH, V_FIRST, V_VALID
-        maps = [np.zeros((n, words), np.int64) for n in (513, 513, longest + 1, 128, 1)]
-        presence, rest, length, first, valid = maps
-        _fill_bitmaps(data, rank_start, rank_id, presence, rest, valid[0], first, length, lengths)
+        fields = V_PRESENCE, V_REST, V_BEGIN, V_LENGTH, V_VALID
+        maps = [np.zeros((n, words), np.int64) for n in (513, 513, 513, max(longest, 1) + 1, 1)]
+        presence, rest, begin, length, valid = maps
+        _fill_bitmaps(data, rank_start, rank_id, presence, rest, begin, valid[0], length, lengths)
         for field, bitmap in zip(fields, maps, strict=True):
             block.set_array(field, bitmap)
         id_rank = np.zeros(size, np.int32)
@@ -296,7 +295,7 @@ class VocabularyTables:
             (V_RANK_WORDS, rank_words),
             (V_NODES, nodes),
             (V_ROOT, root),
-            (V_MAX_LENGTH, longest),
+            (V_MAX_LENGTH, max(longest, 1)),
             (V_MAX_BYTES, int(np.diff(rank_start).max(initial=0))),
         ):
             block.set_number(index, number)

@@ -19,6 +19,7 @@ from .bitmaps import (
     S_MASK,
     S_MEMBERS,
     S_ROWS,
+    S_SHORT,
     S_UNDECIDED,
     S_UNSETTLED,
     S_VALID,
@@ -80,7 +81,7 @@ from .trie import (
     PUNCTUATION_HIGH,
     PUNCTUATION_LOW,
     V_ABSENT,
-    V_FIRST,
+    V_BEGIN,
     V_LENGTH,
     V_MAX_LENGTH,
     V_PRESENCE,
@@ -93,6 +94,7 @@ from .trie import (
 MIN_WIDE_BYTES = 12
 #: More rows of first bytes than this are not worth their memory traffic.
 MAX_FIRST = 16
+MAX_ALIVE = 3
 #: Nor is a class of which fewer tokens are made.
 MIN_CLASS_TOKENS = 2048
 
@@ -496,6 +498,7 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
     store_i64(selection, S_MASK, total)
     store_i64(selection, S_UNDECIDED, undecided)
     store_i64(selection, S_VALID, load_i64(vocabulary, V_VALID))
+    store_i64(selection, S_SHORT, lengths + row_bytes)
     # Where every string is text, a token that is none is dead, or holds a byte that leaves the set.
     text_only = load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS) & UTF8 != 0
     store_i64(selection, S_UNSETTLED, nothing if text_only else presence + row_bytes)
@@ -538,18 +541,34 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
                 count = _cover(table, row_bytes, needed, wanted, selection + 8 * (S_ROWS + n))
             store_i64(selection, S_COUNTS + (kind if part == 0 else 3 + kind // 2), count)
             n += count
-    # Where no token may begin with a space, those that do drop out: likewise, with nothing accepted after it.
+    # Tokens that begin with a dead byte are left out where few rows tell which; else at least those that begin with
+    # a space, as if nothing were alive after one.
+    begin = load_i64(vocabulary, V_BEGIN)
     low, high = 0, 0
     if after:
         low, high = load_i64(loop, LOOP_WORDS + L_FIRST), load_i64(loop, LOOP_WORDS + L_FIRST + 1)
-    elif (load_i64(next_bytes, 0) >> 0x20) & 1 == 0:
-        low = 1 << 0x20
+    others = (load_i64(next_bytes, 0) & ~low) | (load_i64(next_bytes, 1) & ~high)
+    others |= load_i64(next_bytes, 2) | load_i64(next_bytes, 3)
+    for word in range(4):
+        bits, none = load_i64(next_bytes, word), load_i64(absent, word)
+        store_i64(wanted, word, bits | none)
+        store_i64(needed, word, bits & ~none)
+    alive_rows = selection + 8 * (S_ROWS + n + MAX_FIRST)
+    alive = _cover(begin, row_bytes, needed, wanted, alive_rows)
+    if others != 0 and alive > MAX_ALIVE:
+        store_i64(alive_rows, 0, presence + row_bytes)  # all tokens
+        alive = 1
+        if not after and (load_i64(next_bytes, 0) >> 0x20) & 1 == 0:
+            low = 1 << 0x20
     count = 0
     for byte in range(128):
         if ((low if byte < 64 else high) >> (byte & 63)) & 1 != 0:
-            store_i64(selection, S_ROWS + n, load_i64(vocabulary, V_FIRST) + row_bytes * byte)
+            store_i64(selection, S_ROWS + n + count, begin + row_bytes * (256 + byte))
             count += 1
-            n += 1
+    for i in range(alive):
+        store_i64(selection, S_ROWS + n + count + i, load_i64(alive_rows, i))
     store_i64(selection, S_COUNTS + 5, count)
+    store_i64(selection, S_COUNTS + 6, alive)
+    n += count + alive
     counts = select_tokens(selection)
     return counts & 0xFFFFFFFF, counts >> 32, words * (n + 12) // 64
