@@ -1,9 +1,9 @@
 """The mask of a configuration: one walk of the vocabulary a head, resumable at any point.
 
-Two ways through the vocabulary. TRIE: forward over the preorder trie, jumping over dead subtrees; cheap
-where few tokens are alive. RANKS: after `masks.wide` has settled most tokens, the others in sorted
-order, each sharing the live prefix of the one before. Both stop when the fuel is spent and go on from
-the cursor in the job's block. The path from the root to the cursor is kept as one state a byte; where a
+Two ways through the vocabulary. TRIE: depth first through the trie, leaving out dead subtrees; cheap where few tokens
+are alive. RANKS: after `masks.wide` has settled most tokens, the others in sorted order: from where they leave the
+loop, or each from where it differs from the one before. Both stop when the fuel is spent and go on from the cursor in
+the job's block. The path from the root to the cursor is kept as one state a byte; where a
 token leaves the head's frame or calls another, as a whole configuration.
 
 Fuel: 1 a byte edge, CONFIG_COST a stepped configuration, and the bitmap work of `masks.wide`.
@@ -346,8 +346,8 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
     registers = load_i64(batch, B_JOB_REGISTER)
     # In a grammar of one frame no state has more than its byte edges.
     special = FINAL | HAS_CALLS if load_i64(automaton, H_FLAGS) & CALLS else 0
-    # Steps without a branch need a state with a dense row, and states that are their byte edges.
-    blind = itself and special == 0 and load_i32(edges, load_i64(states, 0)) >= 0
+    # Steps without a branch begin with a dense row.
+    blind = itself and load_i32(edges, load_i64(states, 0)) >= 0
     while word < rank_words:
         bits = load_i64(ranks, word)
         while bits != 0:
@@ -401,7 +401,8 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
                     edge = load_i32(edges, max(state, 0))
                     target = load_i32(dense, max(edge, 0) * n_classes + load_u8(classes, rest & 0xFF))
                     target |= (edge >> 63) | (state >> 63)
-                    odd |= 1 if (edge < -1) & (i < left) & (state >= 0) else 0
+                    more = load_u8(flags, max(state, 0)) & special
+                    odd |= 1 if ((edge < -1) | (more != 0)) & (i < left) & (state >= 0) else 0
                     state = target if i < left else state
                     rest >>= 8
                 if odd == 0 and (state < 0 or left <= 3):
