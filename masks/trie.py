@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._numba import helper, kernel
-from .errors import VocabularyError
 from .memory import Block
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     V_RANK_START,  # int32[ranks + 1] where the token's bytes begin in RANK_BYTES
     V_RANK_BYTES,  # uint8[...] the tokens' bytes in rank order
     V_ID_RANK,  # int32[size] rank of a text token
-    V_RECORD,  # int64[ranks][2] first 8 bytes or zeros; length | RECORD_VALID | start in RANK_BYTES << 16 | id << 40
+    V_RECORD,  # int64[ranks] the first RECORD_BYTES, zeros after them; in the highest byte length | RECORD_VALID
     V_PRESENCE,  # int64[513][words] row i: tokens with a byte of segment i; row 256 + b: byte b; 1: any byte; 0: none
     V_REST,  # the same of each token without its first byte
     V_BEGIN,  # the same of each token's first byte alone
@@ -57,10 +56,9 @@ if TYPE_CHECKING:
 
 TOKEN_ENDS = 1 << 8
 SAME_TOKENS = 1 << 9  # several tokens end there
-RECORD_VALID = 1 << 15  # the token is in V_VALID
-RECORD_LENGTH = RECORD_VALID - 1
-MAX_IDS = 1 << 23  # what a record has room for
-MAX_TOKEN_BYTES = 1 << 24
+RECORD_BYTES = 7
+RECORD_LENGTH = 15  # the length, RECORD_BYTES + 1 where it is more than RECORD_BYTES
+RECORD_VALID = 1 << 4  # the token is in V_VALID
 #: The row of PRESENCE and REST of the ASCII bytes that are no letter, digit, hyphen or underscore.
 PUNCTUATION = 512
 _WORD_BYTES = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
@@ -246,8 +244,6 @@ class VocabularyTables:
             token_bytes = token_bytes[keep]
             token_start = np.concatenate([[0], np.cumsum(lengths_all - spaced)]).astype(np.int64)
             text = (text & (np.diff(token_start) > 0)).astype(np.uint8)
-        if size > MAX_IDS or len(token_bytes) > MAX_TOKEN_BYTES:
-            raise VocabularyError(f"a vocabulary has at most {MAX_IDS:,} ids and {MAX_TOKEN_BYTES:,} bytes of tokens")
         raw = token_bytes.tobytes()
         ids = np.flatnonzero(text)
         bounds = token_start.tolist()
@@ -280,11 +276,8 @@ class VocabularyTables:
         id_rank = np.zeros(size, np.int32)
         id_rank[rank_id] = np.arange(ranks, dtype=np.int32)
         places = np.arange(8) + rank_start[:-1, None]
-        record = np.zeros((ranks, 2), np.int64)
-        firsts = np.append(data, np.zeros(8, np.uint8))[places] * (places < rank_start[1:, None])
-        record[:, 0] = np.ascontiguousarray(firsts).view("<i8")[:, 0]
-        record[:, 1] = np.diff(rank_start) | (lengths >= 0) * RECORD_VALID
-        record[:, 1] |= (rank_start[:-1].astype(np.int64) << 16) | (rank_id.astype(np.int64) << 40)
+        record = np.append(data, np.zeros(8, np.uint8))[places] * (places < rank_start[1:, None])
+        record[:, RECORD_BYTES] = np.minimum(np.diff(rank_start), RECORD_BYTES + 1) | (lengths >= 0) * RECORD_VALID
         used = np.zeros(256, bool)
         used[data] = True
         first_rank = np.searchsorted(data[rank_start[:-1]], np.arange(257)).astype(np.int32)
@@ -304,7 +297,7 @@ class VocabularyTables:
             (V_NODE_TOKEN, node_token),
             (V_NEXT_SAME, next_same),
             (V_ID_RANK, id_rank),
-            (V_RECORD, record),
+            (V_RECORD, record.view("<i8")),
             (V_RANK_ID, rank_id),
             (V_RANK_START, rank_start),
             (V_RANK_BYTES, data),

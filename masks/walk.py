@@ -106,7 +106,7 @@ from .memory import (
 )
 from .pool import count
 from .trie import (
-    MAX_TOKEN_BYTES,
+    RECORD_BYTES,
     RECORD_LENGTH,
     RECORD_VALID,
     SAME_TOKENS,
@@ -117,6 +117,8 @@ from .trie import (
     V_NODE,
     V_NODE_TOKEN,
     V_RANK_BYTES,
+    V_RANK_ID,
+    V_RANK_START,
     V_RANK_WORDS,
     V_RECORD,
     V_ROOT,
@@ -329,6 +331,8 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
     ranks = load_i64(batch, B_JOB_RANKS)
     rank_words = load_i64(vocabulary, V_RANK_WORDS)
     record = load_i64(vocabulary, V_RECORD)
+    rank_start = load_i64(vocabulary, V_RANK_START)
+    rank_id = load_i64(vocabulary, V_RANK_ID)
     data = load_i64(vocabulary, V_RANK_BYTES)
     first_rank = load_i64(vocabulary, V_FIRST_RANK)
     previous = load_i64(job, J_PATH_RANK)
@@ -360,30 +364,33 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
                 return fuel
             rank = 64 * word + count_trailing_zeros(bits)
             bits &= bits - 1
-            first = load_i64(record, 2 * rank)
-            place = load_i64(record, 2 * rank + 1)
-            begin, length = (place >> 16) & (MAX_TOKEN_BYTES - 1), place & RECORD_LENGTH
+            first = load_i64(record, rank)
+            length, begin = (first >> 56) & RECORD_LENGTH, 0
+            if length > RECORD_BYTES:
+                begin = load_i32(rank_start, rank)
+                length = load_i32(rank_start, rank + 1) - begin
             depth = 0
             if itself:
-                # Up to the first byte outside the set the state is the head's own; for all of the first eight at once.
-                if place & RECORD_VALID != 0:
+                # Up to the first byte outside the set the state is the head's own; for all in the record at once.
+                if (first >> 56) & RECORD_VALID != 0:
                     inside = 0
-                    for i in range(8):
+                    for i in range(RECORD_BYTES):
                         inside |= load_u8(stay, (first >> (8 * i)) & 0xFF) << i
                     depth = min(count_trailing_zeros(~inside), length)
-                    if depth == 8:
+                    if depth == RECORD_BYTES:
                         while depth < length and load_u8(stay, load_u8(data, begin + depth)) != 0:
                             depth += 1
                 store_i64(states, depth, load_i64(states, 0))
                 store_i64(registers, depth, load_i64(registers, 0))
             elif previous >= 0:
                 # How many first bytes it shares with the token before.
-                other = load_i64(record, 2 * previous + 1)
-                most = min(length, other & RECORD_LENGTH)
-                differ = first ^ load_i64(record, 2 * previous)
-                depth = 8 if differ == 0 else count_trailing_zeros(differ) >> 3
-                if depth == 8:
-                    other = (other >> 16) & (MAX_TOKEN_BYTES - 1)
+                other = load_i64(record, previous)
+                most = min(length, (other >> 56) & RECORD_LENGTH)
+                differ = (first ^ other) & ((1 << (8 * RECORD_BYTES)) - 1)
+                depth = RECORD_BYTES if differ == 0 else count_trailing_zeros(differ) >> 3
+                if most > RECORD_BYTES and depth == RECORD_BYTES:
+                    other = load_i32(rank_start, previous)
+                    most = min(length, load_i32(rank_start, previous + 1) - other)
                     while depth < most and load_u8(data, begin + depth) == load_u8(data, other + depth):
                         depth += 1
                 depth = min(depth, most)
@@ -391,7 +398,7 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
             if depth > alive and not itself:
                 continue  # it shares the byte that killed the token before
             dead = False
-            if blind and length <= 8 and depth < length:
+            if blind and length <= RECORD_BYTES and depth < length:
                 # What follows the loop's bytes is short and hard to predict: three steps without a branch.
                 state = load_i64(states, 0)
                 left = length - depth
@@ -410,7 +417,7 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
                     dead = state < 0
                     depth = length
             while depth < length:
-                byte = (first >> (8 * depth)) & 0xFF if depth < 8 else load_u8(data, begin + depth)
+                byte = (first >> (8 * depth)) & 0xFF if depth < RECORD_BYTES else load_u8(data, begin + depth)
                 target = _step_fast(
                     automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte
                 )
@@ -434,7 +441,7 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
                 previous = rank
                 alive = depth
             if not dead:
-                _set_bit(total, place >> 40)
+                _set_bit(total, load_i32(rank_id, rank))
             elif depth == 0:
                 # No token with this first byte is alive: on to the next byte.
                 rank = load_i32(first_rank, (first & 0xFF) + 1)
@@ -516,7 +523,7 @@ def _sort_undecided(vocabulary, undecided, found, next_bytes, ranks):  # type: i
         n = after
     for i in range(n):
         rank = load_i32(id_rank, load_i32(found, i))
-        prefetch(record + 16 * rank)
+        prefetch(record + 8 * rank)
         _set_bit(ranks, rank)
     # Tokens with one first byte are neighbours.
     first_rank = load_i64(vocabulary, V_FIRST_RANK)

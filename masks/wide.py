@@ -505,6 +505,9 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
     # The two sets that a list of rows is made from lie behind all lists.
     needed = selection + 8 * (SELECTION_WORDS - 8)
     wanted = needed + 8 * 4
+    # Dead punctuation is not told apart where one row holds all that is outside the loop.
+    low, high = PUNCTUATION_LOW & load_i64(loop, L_STAY), PUNCTUATION_HIGH & load_i64(loop, L_STAY + 1)
+    together = low | high == 0 and ((PUNCTUATION_LOW & load_i64(live, 0)) | (PUNCTUATION_HIGH & load_i64(live, 1)) != 0)
     n = 0
     for part in range(2):
         own = loop + 8 * LOOP_WORDS * part
@@ -529,11 +532,14 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
                 for word in range(4):
                     leave, dead = load_i64(own, L_LEAVE + word), ~load_i64(live, word)
                     inside = load_i64(own, L_STAY + word) if word < 2 else -load_i64(own, L_TEXT)
-                    whole, part_of = ~inside, ~inside & ~leave & ~dead
+                    apart = dead
+                    if together and word < 2:
+                        apart &= ~(PUNCTUATION_LOW if word == 0 else PUNCTUATION_HIGH)
+                    whole, part_of = ~inside, ~inside & ~leave & ~apart
                     if kind == 0:
                         whole, part_of = leave, leave
                     elif kind == 1:
-                        whole, part_of = dead, dead
+                        whole, part_of = dead, apart
                     # No token has the absent bytes.
                     store_i64(wanted, word, whole | load_i64(absent, word))
                     store_i64(needed, word, part_of & ~load_i64(absent, word))
