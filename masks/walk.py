@@ -365,21 +365,41 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
             rank = 64 * word + count_trailing_zeros(bits)
             bits &= bits - 1
             first = load_i64(record, rank)
-            length, begin = (first >> 56) & RECORD_LENGTH, 0
-            if length > RECORD_BYTES:
-                begin = load_i32(rank_start, rank)
-                length = load_i32(rank_start, rank + 1) - begin
+            length = (first >> 56) & RECORD_LENGTH
             depth = 0
-            if itself:
+            if itself and (first >> 56) & RECORD_VALID != 0:
                 # Up to the first byte outside the set the state is the head's own; for all in the record at once.
-                if (first >> 56) & RECORD_VALID != 0:
-                    inside = 0
-                    for i in range(RECORD_BYTES):
-                        inside |= load_u8(stay, (first >> (8 * i)) & 0xFF) << i
-                    depth = min(count_trailing_zeros(~inside), length)
-                    if depth == RECORD_BYTES:
-                        while depth < length and load_u8(stay, load_u8(data, begin + depth)) != 0:
-                            depth += 1
+                inside = 0
+                for i in range(RECORD_BYTES):
+                    inside |= load_u8(stay, (first >> (8 * i)) & 0xFF) << i
+                depth = min(count_trailing_zeros(~inside), length)
+            dead = False
+            if blind and depth < RECORD_BYTES:
+                # What follows the loop's bytes is short and hard to predict: three steps without a branch.
+                state = load_i64(states, 0)
+                left = length - depth
+                known = min(left, RECORD_BYTES - depth)
+                rest = first >> (8 * depth)
+                odd = 0
+                for i in range(3):
+                    edge = load_i32(edges, max(state, 0))
+                    target = load_i32(dense, max(edge, 0) * n_classes + load_u8(classes, rest & 0xFF))
+                    target |= (edge >> 63) | (state >> 63)
+                    more = load_u8(flags, max(state, 0)) & special
+                    odd |= 1 if ((edge < -1) | (more != 0)) & (i < known) & (state >= 0) else 0
+                    state = target if i < known else state
+                    rest >>= 8
+                if odd == 0 and (state < 0 or (left <= 3 and left == known)):
+                    fuel -= 1 + min(known, 3)
+                    if state >= 0:
+                        _set_bit(total, load_i32(rank_id, rank))
+                    continue
+            begin = load_i32(rank_start, rank)
+            length = load_i32(rank_start, rank + 1) - begin
+            if itself:
+                if depth == RECORD_BYTES:
+                    while depth < length and load_u8(stay, load_u8(data, begin + depth)) != 0:
+                        depth += 1
                 store_i64(states, depth, load_i64(states, 0))
                 store_i64(registers, depth, load_i64(registers, 0))
             elif previous >= 0:
@@ -397,25 +417,6 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
             fuel -= 1
             if depth > alive and not itself:
                 continue  # it shares the byte that killed the token before
-            dead = False
-            if blind and length <= RECORD_BYTES and depth < length:
-                # What follows the loop's bytes is short and hard to predict: three steps without a branch.
-                state = load_i64(states, 0)
-                left = length - depth
-                rest = first >> (8 * depth)
-                odd = 0
-                for i in range(3):
-                    edge = load_i32(edges, max(state, 0))
-                    target = load_i32(dense, max(edge, 0) * n_classes + load_u8(classes, rest & 0xFF))
-                    target |= (edge >> 63) | (state >> 63)
-                    more = load_u8(flags, max(state, 0)) & special
-                    odd |= 1 if ((edge < -1) | (more != 0)) & (i < left) & (state >= 0) else 0
-                    state = target if i < left else state
-                    rest >>= 8
-                if odd == 0 and (state < 0 or left <= 3):
-                    fuel -= min(left, 3)
-                    dead = state < 0
-                    depth = length
             while depth < length:
                 byte = (first >> (8 * depth)) & 0xFF if depth < RECORD_BYTES else load_u8(data, begin + depth)
                 target = _step_fast(
