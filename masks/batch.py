@@ -45,6 +45,7 @@ from .layout import (
     B_JOB_EVENTS,
     B_JOB_GRAPH,
     B_JOB_KEYS,
+    B_JOB_LIST,
     B_JOB_RANKS,
     B_JOB_REGISTER,
     B_JOB_SELECTION,
@@ -119,6 +120,7 @@ from .layout import (
     MAX_KEYS,
     MAX_PAIRS,
     MAX_RETURNS,
+    MAX_UNDECIDED,
     PAIR_WORDS,
     PENDING,
     READY,
@@ -262,6 +264,7 @@ class Batch:
             (B_JOB_REGISTER, np.zeros(path, np.int64)),
             (B_JOB_CONFIGS, np.zeros((path, CONFIG_WORDS), np.int64)),
             (B_JOB_SETS, np.zeros(path, np.int64)),
+            (B_JOB_LIST, np.zeros(MAX_UNDECIDED + 64, np.int32)),
             (B_JOB_CHILDREN, np.zeros(path, np.int64)),
             (B_JOB_TOTAL, np.zeros(words, np.int64)),
             (B_JOB_SELECTION, np.zeros(SELECTION_WORDS, np.int64)),
@@ -272,6 +275,7 @@ class Batch:
         ):
             array += 0  # touch every page now rather than in a step
             block.set_array(field, array)
+        block.pack()
         job = block.arrays[B_JOB]
         self._job_parts = (np.zeros(CONFIG_WORDS, np.int64), np.zeros(4, np.int64), np.zeros(2 * LOOP_WORDS, np.int64))
         for field, part in zip((J_SOURCE, J_FOLLOW, J_LOOP), self._job_parts, strict=True):

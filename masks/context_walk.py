@@ -17,6 +17,7 @@ from .layout import (
     B_JOB_CONFIGS,
     B_JOB_EVENTS,
     B_JOB_KEYS,
+    B_JOB_LIST,
     B_JOB_RANKS,
     B_JOB_REGISTER,
     B_JOB_SELECTION,
@@ -56,14 +57,16 @@ from .layout import (
     KEY_COUNT,
     KEY_REGISTER,
     KEY_WORDS,
+    L_AFTER,
     L_CLASS,
+    L_FIRST,
     L_LIMIT,
     L_SELF,
-    L_SPACED,
     LISTS,
     LOOP_WORDS,
     MAX_EVENTS,
     MAX_KEYS,
+    MAX_UNDECIDED,
     NEXT_HEAD,
     NO_LIMIT,
     RANKS,
@@ -92,7 +95,7 @@ from .machine import (
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
 from .pool import count
 from .trie import (
-    RECORD_LENGTH,
+    RECORD_BYTES,
     RECORD_VALID,
     SAME_TOKENS,
     TOKEN_ENDS,
@@ -104,11 +107,12 @@ from .trie import (
     V_RANK_BYTES,
     V_RANK_ID,
     V_RANK_NODE,
+    V_RANK_START,
     V_RANK_WORDS,
     V_RECORD,
     V_ROOT,
 )
-from .walk import CONFIG_COST, MAX_UNDECIDED, fill_stay, set_bit, sort_undecided, step_fast
+from .walk import CONFIG_COST, fill_stay, set_bit, sort_undecided, step_fast
 from .wide import add_state_bytes, find_loop, find_loops, local_step, select_wide
 
 #: What `run_context` returns where there is no context for this state: its counter may go on in two ways at once.
@@ -336,6 +340,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
     ranks = load_i64(batch, B_JOB_RANKS)
     rank_words = load_i64(vocabulary, V_RANK_WORDS)
     record = load_i64(vocabulary, V_RECORD)
+    rank_start = load_i64(vocabulary, V_RANK_START)
     data = load_i64(vocabulary, V_RANK_BYTES)
     rank_id = load_i64(vocabulary, V_RANK_ID)
     first_rank = load_i64(vocabulary, V_FIRST_RANK)
@@ -367,18 +372,18 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
                 return fuel
             rank = 64 * word + count_trailing_zeros(bits)
             bits &= bits - 1
-            first = load_i64(record, 2 * rank)
-            place = load_i64(record, 2 * rank + 1)
-            begin, length = place >> 16, place & RECORD_LENGTH
+            first = load_i64(record, rank)
+            begin = load_i32(rank_start, rank)
+            length = load_i32(rank_start, rank + 1) - begin
             depth = skipped
             if itself:
-                if place & RECORD_VALID != 0:
+                if (first >> 56) & RECORD_VALID != 0:
                     inside = 0
-                    for i in range(8):
+                    for i in range(RECORD_BYTES):
                         inside |= load_u8(stay, (first >> (8 * i)) & 0xFF) << i
                     inside |= (1 << skipped) - 1
                     depth = min(count_trailing_zeros(~inside), length)
-                    if depth == 8:
+                    if depth == RECORD_BYTES:
                         while depth < length and load_u8(stay, load_u8(data, begin + depth)) != 0:
                             depth += 1
                 store_i64(states, depth, own)
@@ -388,12 +393,11 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
                     byte = load_u8(data, begin + depth)
                     _note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
             elif previous >= 0:
-                other = load_i64(record, 2 * previous + 1)
-                most = min(length, other & RECORD_LENGTH)
-                differ = first ^ load_i64(record, 2 * previous)
-                depth = 8 if differ == 0 else count_trailing_zeros(differ) >> 3
-                if depth == 8:
-                    other >>= 16
+                differ = (first ^ load_i64(record, previous)) & ((1 << (8 * RECORD_BYTES)) - 1)
+                depth = RECORD_BYTES if differ == 0 else count_trailing_zeros(differ) >> 3
+                other = load_i32(rank_start, previous)
+                most = min(length, load_i32(rank_start, previous + 1) - other)
+                if depth == RECORD_BYTES:
                     while depth < most and load_u8(data, begin + depth) == load_u8(data, other + depth):
                         depth += 1
                 depth = min(depth, most)
@@ -402,7 +406,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
                 continue  # it shares the byte that killed the token before
             dead = False
             while depth < length:
-                byte = (first >> (8 * depth)) & 0xFF if depth < 8 else load_u8(data, begin + depth)
+                byte = (first >> (8 * depth)) & 0xFF if depth < RECORD_BYTES else load_u8(data, begin + depth)
                 if (
                     depth > skipped
                     and not itself
@@ -424,7 +428,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
                     break
                 depth += 1
                 if itself and depth < length and load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
-                    byte = (first >> (8 * depth)) & 0xFF if depth < 8 else load_u8(data, begin + depth)
+                    byte = (first >> (8 * depth)) & 0xFF if depth < RECORD_BYTES else load_u8(data, begin + depth)
                     _note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
                     fuel -= 4
             if not itself:
@@ -462,7 +466,7 @@ def _begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-unty
     after_space = -1
     if skipped == 0:
         wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop)
-        if wide and load_i64(loop, L_SPACED) == 0:
+        if wide and load_i64(loop, L_AFTER) == 0:
             after_space = local_step(automaton, state, 0x20, register)
         if after_space >= 0:
             # The state after one space is not wide, so few of the tokens that begin with one are alive: they are
@@ -471,7 +475,8 @@ def _begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-unty
                 store_i64(own + 8 * LOOP_WORDS, word, 0)
             store_i64(own + 8 * LOOP_WORDS, L_CLASS, -1)
             store_i64(own + 8 * LOOP_WORDS, L_LIMIT, NO_LIMIT)
-            store_i64(loop, L_SPACED, 1)
+            store_i64(own + 8 * LOOP_WORDS, L_FIRST, 1 << 0x20)
+            store_i64(loop, L_AFTER, 1)
     else:
         # Nothing but a space may come first; then the state is what it is after one space.
         wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, False)
@@ -479,7 +484,9 @@ def _begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-unty
             store_i64(loop, word, 0)
         store_i64(loop, L_CLASS, -1)
         store_i64(loop, L_LIMIT, NO_LIMIT)
-        store_i64(loop, L_SPACED, 1)
+        store_i64(own, L_FIRST, 1 << 0x20)
+        store_i64(own, L_FIRST + 1, 0)
+        store_i64(loop, L_AFTER, 1)
     if wide:
         next_bytes = load_i64(batch, B_JOB_CONFIGS)
         for word in range(4):
@@ -500,7 +507,7 @@ def _begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-unty
                 for word in range(LOOP_WORDS):
                     store_i64(loop, word, load_i64(own, word))
             fill_stay(loop, selection)
-            sort_undecided(vocabulary, undecided, next_bytes, load_i64(batch, B_JOB_RANKS))
+            sort_undecided(vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS))
             work += left // 4
     store_i64(job, J_AFTER_SPACE, after_space if wide else -1)
     store_i64(job, J_CURSOR, 0)

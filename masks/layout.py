@@ -141,6 +141,7 @@ CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
     B_JOB_CONFIGS,  # int64[max bytes + 2][CONFIG_WORDS]
     B_JOB_SETS,  # int64[max bytes + 2][lazy words] state sets after each byte of the path
     B_JOB_CHILDREN,  # int64[max bytes + 2] TRIE: next child on each level | end of the children << 32
+    B_JOB_LIST,  # int32[MAX_UNDECIDED + 64] the undecided tokens
     B_JOB_TOTAL,  # int64[words] the mask so far
     B_JOB_SELECTION,  # int64[SELECTION_WORDS] what bitmaps.select_tokens reads
     B_RUN_JOB,  # address of the kernel walk.run_job
@@ -164,7 +165,7 @@ CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
     B_REQUEST,  # int64[REQUEST_WORDS] what it is to do
     B_DIRECT,  # 1: masks of recursive grammars by walking the whole stack, without contexts
     B_FIELDS,
-) = range(62)
+) = range(63)
 VISIT_PAIRS, VISIT_CALLED, VISIT_RETURNS, VISIT_CONTINUATIONS, VISIT_FULL, VISIT_WORDS = range(6)
 MAX_EVENTS = 1 << 17
 MAX_KEYS = 256
@@ -276,10 +277,13 @@ L_EXACT = 5  # 1 where longer strings of these are certainly dead
 L_LEAVE = 6  # 4 words: the other bytes that may come next
 L_STATES = 10  # the states among which it stays
 MAX_LOOP_STATES = 24
-L_SPACED = L_STATES + MAX_LOOP_STATES + 1  # 1 where the words after these describe the state after one space
-L_SELF = L_SPACED + 1  # 1 where it stays in its own state on all of L_STAY (and L_TEXT)
-LOOP_WORDS = L_SELF + 1
+L_AFTER = L_STATES + MAX_LOOP_STATES + 1  # 1 where the words after these describe the state after one of the L_FIRST
+L_SELF = L_AFTER + 1  # 1 where it stays in its own state on all of L_STAY (and L_TEXT)
+L_FIRST = L_SELF + 1  # 2 words: ASCII bytes that all lead to that state
+LOOP_WORDS = L_FIRST + 2
 NO_LIMIT = 1 << 40
+#: With more undecided tokens than this, all tokens are walked: sorting the undecided out is done in one go.
+MAX_UNDECIDED = 32768
 
 # Words at G_KINDS. Bytes of one kind lead to the same state from every state.
 KIND_COUNT = 0
