@@ -34,7 +34,7 @@ from common import OUT, bar_plot, machine, number, summary, table, write_json
 from grammar_cases import AMBIGUOUS
 from numpy.typing import NDArray
 from peers import GRAMMAR_LIBRARIES
-from sequences import CLOCKS, Splitter, Times, frozen, installed, measure
+from sequences import CLOCKS, PATIENCE_SECONDS, Splitter, Times, frozen, installed, measure
 
 PEERS = ("xgrammar", "llguidance")
 #: The longest that a step of an ambiguous grammar may take, mask and accepting the token.
@@ -72,21 +72,25 @@ def steps_of(times: Times) -> list[int]:
 
 def times_table(results: Results, chosen: Sequence[Case]) -> str:
     """One line a grammar and library: compile and first mask in ms, masks and accepts in us."""
-    rows, refusals = [], []
+    rows, remarks = [], []
     for case in chosen:
         for library, by_case in results.items():
             times = by_case[case.name]
+            if times.cut:
+                remarks.append(
+                    f"{library} on {case.name!r}: cut after {PATIENCE_SECONDS} s and {len(times.cold)} masks"
+                )
             if times.refused:
                 rows.append([case.name, library, "refused", *[""] * 10])
-                refusals.append(f"{library} on {case.name!r}: {times.refused}")
+                remarks.append(f"{library} on {case.name!r}: {times.refused}")
                 continue
             cold, warm, accept = summary(times.cold), summary(times.warm), summary(times.cold_accept)
             figures = [summary(times.compile)["p50"] / 1000, summary(times.first)["p50"] / 1000]
-            figures += [cold["p50"], cold["p99"], cold["max"], warm["p50"], warm["p99"], warm["max"]]
+            figures += [one.get(key) for one in (cold, warm) for key in ("p50", "p99", "max")]
             figures += [accept["p50"], accept["max"], summary(steps_of(times))["max"]]
             rows.append([case.name, library, *map(number, figures)])
     headings = ["grammar", "library", "compile ms", "first ms", "cold p50", "p99", "max", "warm p50", "p99", "max"]
-    return "\n".join([table([*headings, "accept p50", "max", "step max"], rows), *refusals])
+    return "\n".join([table([*headings, "accept p50", "max", "step max"], rows), *remarks])
 
 
 def slowest_table(name: str, by_case: dict[str, Times], scripts: Scripts, splitter: Splitter) -> str:
@@ -127,7 +131,7 @@ def differences(results: Results, chosen: Sequence[Case], scripts: Scripts, spli
     lines = []
     for case in chosen:
         for library, by_case in others:
-            if first[case.name].refused or by_case[case.name].refused:
+            if any(one[case.name].refused or one[case.name].cut for one in (first, by_case)):
                 continue
             differing, steps, example = 0, 0, ""
             for script in scripts[case.name]:
@@ -144,7 +148,7 @@ def differences(results: Results, chosen: Sequence[Case], scripts: Scripts, spli
                         matcher.accept(token)
             if differing:
                 lines.append(f"{case.name}: {library} differs from {reference} in {differing} of {steps}{example}")
-    return lines or ["all libraries that take a grammar have equal masks at every step"]
+    return lines or ["equal at every step of every grammar (those that were refused or cut aside)"]
 
 
 def bars_of(results: Results, chosen: Sequence[Case]) -> list[Bar]:
@@ -229,7 +233,7 @@ def run_tokenizer(path: Path, options: argparse.Namespace) -> None:
     if not options.no_plot:
         panels = {
             f"{label}, us": {
-                library: {c: summary(getattr(t, which))[key] for c, t in by_case.items() if not t.refused}
+                library: {c: summary(getattr(t, which))[key] for c, t in by_case.items() if getattr(t, which)}
                 for library, by_case in results.items()
             }
             for label, which, key in (

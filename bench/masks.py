@@ -191,7 +191,7 @@ def run_tokenizer(path: Path, options: argparse.Namespace) -> None:
     if not options.no_plot:
         panels = {
             f"{which} mask, p99, us": {
-                library: {c: summary(getattr(t, which))["p99"] for c, t in by_case.items() if not t.refused}
+                library: {c: summary(getattr(t, which))["p99"] for c, t in by_case.items() if getattr(t, which)}
                 for library, by_case in results.items()
             }
             for which in ("cold", "warm")

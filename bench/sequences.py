@@ -18,11 +18,16 @@ from peers import Refused
 CLOCKS: dict[str, Callable[[], int]] = {"wall": perf_counter_ns, "cpu": thread_time_ns}
 #: A grammar that took longer to compile is compiled once only, so later texts find warm what earlier ones visited.
 SLOW_COMPILE_SECONDS = 1
+#: A sequence that took longer is cut there.
+PATIENCE_SECONDS = 20
 
 
 @dataclass
 class Times:
-    """Nanoseconds of one library on one grammar. `cold_accept` and `accept` belong to `cold` and `warm`, one each."""
+    """Nanoseconds of one library on one grammar. `cold_accept` and `accept` belong to `cold` and `warm`, one each.
+
+    `cut` counts sequences that were cut after `PATIENCE_SECONDS`.
+    """
 
     compile: list[int] = field(default_factory=list)
     first: list[int] = field(default_factory=list)
@@ -30,6 +35,7 @@ class Times:
     cold_accept: list[int] = field(default_factory=list)
     warm: list[int] = field(default_factory=list)
     accept: list[int] = field(default_factory=list)
+    cut: int = 0
     refused: str = ""
     compiled: Any = None
 
@@ -70,10 +76,13 @@ class Splitter:
 
 def run_steps(
     compiled: Any, script: Sequence[int], masks: list[int], accepts: list[int], clock: Callable[[], int]
-) -> None:
-    """One sequence through a grammar; appends the times of its masks and of its accepts."""
+) -> bool:
+    """One sequence through a grammar; appends the times of its masks and of its accepts. False: it was cut."""
     matcher = compiled.matcher()
+    patience = perf_counter_ns() + PATIENCE_SECONDS * 10**9
     for token in script:
+        if perf_counter_ns() > patience:
+            return False
         start = clock()
         matcher.mask()
         middle = clock()
@@ -88,6 +97,7 @@ def run_steps(
     matcher.check()
     if not matcher.may_end():
         raise Refused("does not let a text of the language end")
+    return True
 
 
 def measure(library: Any, case: Case, scripts: Sequence[Sequence[int]], repeats: int = 1, clock: str = "wall") -> Times:
@@ -95,9 +105,13 @@ def measure(library: Any, case: Case, scripts: Sequence[Sequence[int]], repeats:
     times = Times()
     try:
         for script in scripts:
-            runs = [_once(library, case, script, times, CLOCKS[clock]) for _ in range(repeats)]
+            runs = []
+            while len(runs) < repeats and not (runs and runs[-1].cut):
+                runs.append(_once(library, case, script, times, CLOCKS[clock]))
+            times.cut += runs[-1].cut
             for name in ("cold", "cold_accept", "warm", "accept"):
-                getattr(times, name).extend(np.min([getattr(run, name) for run in runs], axis=0).tolist())
+                series = zip(*(getattr(run, name) for run in runs), strict=False)  # one that was cut is shorter
+                getattr(times, name).extend(map(min, series))
     except Refused as error:
         times.refused = str(error)
     return times
@@ -116,8 +130,10 @@ def _once(library: Any, case: Case, script: Sequence[int], times: Times, clock: 
         times.compile.append(middle - start)
     if _is_fast(times):
         times.compiled = library.compile(case)
-    run_steps(times.compiled, script, run.cold, run.cold_accept, clock)
-    run_steps(times.compiled, script, run.warm, run.accept, clock)
+    if run_steps(times.compiled, script, run.cold, run.cold_accept, clock):
+        run.cut = 1 - run_steps(times.compiled, script, run.warm, run.accept, clock)
+    else:
+        run.cut = 1
     return run
 
 
