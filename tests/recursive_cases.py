@@ -1,4 +1,4 @@
-"""Random recursive grammars with vocabularies that suit them, and sequences that are stepped beside the Earley oracle."""
+"""Random recursive grammars, vocabularies that suit them, and sequences that are stepped beside the Earley oracle."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from stepmask.grammar.expression import (
 )
 from stepmask.grammar.limits import Limits
 from stepmask.masks.arena import ACCEPTED
-from stepmask.masks.batch import Batch
+from stepmask.masks.batch import Batch, Plan
 from stepmask.masks.compiled import CompiledGrammar, compile
 from stepmask.masks.layout import B_DIRECT
+from stepmask.masks.tables import INDEX_BITS, KIND_DENSE, KIND_LIST, KIND_SHIFT, KIND_SINGLE
 from stepmask.masks.vocabulary import Vocabulary
 
 #: Every recursive rule a frame that is called; the default solves and inlines what it can.
@@ -77,58 +78,56 @@ LETTERS = (b"a", b"b", b"(", b")")
 WIDE = "éü語🙂"  # two bytes with one first byte, three, four
 
 
-def _literals() -> st.SearchStrategy[Expression]:
-    return st.one_of(
-        st.sampled_from(LETTERS).map(Bytes),
-        st.sampled_from([b"ab", b"aa", b"(a", b"b)", b")(", b"))", b"aba"]).map(Bytes),
-        st.sampled_from(WIDE).map(lambda c: Bytes(c.encode())),
-        st.sampled_from(
-            [
-                Characters(((0x61, 0x62),)),
-                Characters(((0x28, 0x29), (0x61, 0x61))),
-                Characters(((0x61, 0x61), (0xE9, 0xFC), (0x8A9E, 0x8A9F))),
-                Characters(()),
-            ]
-        ),
-        st.just(Bytes(b"")),
-        st.sampled_from(
-            [
-                Intersection((rep(Characters(((0x61, 0x62),))), rep(seq(Characters(((0x61, 0x62),)), b"b")))),
-                Intersection((rep(alt(b"a", "é".encode()), 1, 3), Complement(Bytes(b"aa")))),
-                Intersection((Bytes(b"a"), Bytes(b"b"))),
-                Intersection((rep(b"a", 0, 2), rep(alt(b"b", b"aaa")))),
-            ]
-        ),
-    )
+#: Leaves; the empty string and what matches nothing among them.
+LITERALS: tuple[Expression, ...] = (
+    *map(Bytes, LETTERS),
+    *map(Bytes, (b"ab", b"aa", b"(a", b"b)", b")(", b"))", b"aba", b"")),
+    *(Bytes(character.encode()) for character in WIDE),
+    Characters(((0x61, 0x62),)),
+    Characters(((0x28, 0x29), (0x61, 0x61))),
+    Characters(((0x61, 0x61), (0xE9, 0xFC), (0x8A9E, 0x8A9F))),
+    Characters(()),
+    Intersection((rep(Characters(((0x61, 0x62),))), rep(seq(Characters(((0x61, 0x62),)), b"b")))),
+    Intersection((rep(alt(b"a", "é".encode()), 1, 3), Complement(Bytes(b"aa")))),
+    Intersection((Bytes(b"a"), Bytes(b"b"))),
+    Intersection((rep(b"a", 0, 2), rep(alt(b"b", b"aaa")))),
+)
+BOUNDS = ((0, 1), (0, None), (1, None), (0, 2), (2, 2), (1, 3), (2, None), (3, 3))
 
 
-def _combined(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
-    several = st.lists(inner, min_size=1, max_size=3).map(tuple)
-    bounds = st.sampled_from([(0, 1), (0, None), (1, None), (0, 2), (2, 2), (1, 3), (2, None), (3, 3)])
-    return st.one_of(
-        several.map(Sequence),
-        st.tuples(st.sampled_from(LETTERS).map(Bytes), inner, st.sampled_from(LETTERS).map(Bytes)).map(Sequence),
-        st.lists(inner, min_size=1, max_size=3).map(lambda options: Alternation(tuple(options))),
-        st.tuples(inner, bounds).map(lambda pair: Repeat(pair[0], *pair[1])),
-    )
+def random_expression(rng: random.Random, names: tuple[str, ...], depth: int, tokens: bool) -> Expression:
+    """An expression over rules of these names."""
+
+    def inner() -> Expression:
+        return random_expression(rng, names, depth - 1, tokens)
+
+    kind = 0 if depth == 0 else rng.randrange(12)
+    if kind < 3:
+        if rng.random() < 0.5:
+            return Reference(rng.choice(names))
+        return Token(TOKEN) if tokens and rng.random() < 0.1 else rng.choice(LITERALS)
+    if kind < 6:
+        return Sequence(tuple(inner() for _ in range(rng.randint(1, 3))))
+    if kind < 8:
+        return Sequence((Bytes(rng.choice(LETTERS)), inner(), Bytes(rng.choice(LETTERS))))
+    if kind < 10:
+        return Alternation(tuple(inner() for _ in range(rng.randint(1, 3))))
+    return Repeat(inner(), *rng.choice(BOUNDS))
 
 
-@st.composite
-def rules(draw: st.DrawFn, tokens: bool = False) -> Rules:
+def random_rules(rng: random.Random, tokens: bool = False) -> Rules:
     """Rules S, T, ...: nullable, left, right and mutually recursive, unit cycles, dead ones, as it comes."""
-    names = NAMES[: draw(st.integers(1, len(NAMES)))]
-    references = st.sampled_from(names).map(Reference)
-    leaves = st.one_of(references, references, _literals())
-    if tokens:
-        leaves = st.one_of(leaves, st.just(Token(TOKEN)))
-    bodies = st.recursive(leaves, _combined, max_leaves=7)
-    result: Rules = {}
+    names = NAMES[: rng.randint(1, len(NAMES))]
+    found = {name: random_expression(rng, names, rng.randint(1, 3), tokens) for name in names}
     for name in names:
-        # A way out makes fewer rules that match nothing.
-        way_out = draw(st.one_of(st.none(), _literals()))
-        body = draw(bodies)
-        result[name] = body if way_out is None else Alternation((body, way_out))
-    return result
+        if rng.random() < 0.6:  # a way out makes fewer rules that match nothing
+            found[name] = Alternation((found[name], rng.choice(LITERALS)))
+    return found
+
+
+def rules(tokens: bool = False) -> st.SearchStrategy[Rules]:
+    """`random_rules`."""
+    return st.randoms(use_true_random=False).map(lambda rng: random_rules(rng, tokens))
 
 
 def is_language(found: Rules) -> bool:
@@ -155,7 +154,7 @@ def vocabulary_for(
 ) -> Vocabulary:
     """All single bytes that the grammars need, tokens cut out of live texts and made up, duplicates, special tokens.
 
-    The last tokens are the end token and `TOKEN`. `spaces`: tokens may begin with a space that a text's first one drops.
+    The last tokens are the end token and `TOKEN`. `spaces`: some tokens begin with one, which texts may drop.
     """
     pieces = [bytes([b]) for b in (range(256) if every_byte else sorted(set(b"ab() " + WIDE.encode()) | {0xBE, 0xAA}))]
     for found in grammars:
@@ -203,6 +202,21 @@ def walking_directly(batch: Batch) -> Iterator[None]:
 
 def rows(*values: int) -> npt.NDArray[np.int32]:
     return np.array(values, np.int32)
+
+
+def legal_of(plan: Plan, batch: Batch, row: int) -> set[int]:
+    """The legal tokens of a planned row, end tokens included; the row must be ready."""
+    mask_id = int(plan.mask_ids[row])
+    kind, index = mask_id >> KIND_SHIFT, mask_id & INDEX_BITS
+    found = set(batch.vocabulary.eos or ()) if plan.end_allowed[row] else set()
+    if kind == KIND_DENSE:
+        found |= tokens_of(batch.tables.dense[index])
+    elif kind == KIND_LIST:
+        offset, length = batch.tables.list_offset[index], batch.tables.list_length[index]
+        found |= set(batch.tables.list_tokens[offset : offset + length].tolist())
+    elif kind == KIND_SINGLE:
+        found.add(index)
+    return found
 
 
 @dataclass(frozen=True)
