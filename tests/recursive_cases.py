@@ -27,6 +27,7 @@ from stepmask.grammar.expression import (
     Token,
 )
 from stepmask.grammar.limits import Limits
+from stepmask.grammar.rules import recursive_rules
 from stepmask.masks.arena import ACCEPTED
 from stepmask.masks.batch import Batch, Plan
 from stepmask.masks.compiled import CompiledGrammar, compile
@@ -117,11 +118,14 @@ def random_expression(rng: random.Random, names: tuple[str, ...], depth: int, to
 
 def random_rules(rng: random.Random, tokens: bool = False) -> Rules:
     """Rules S, T, ...: nullable, left, right and mutually recursive, unit cycles, dead ones, as it comes."""
-    names = NAMES[: rng.randint(1, len(NAMES))]
-    found = {name: random_expression(rng, names, rng.randint(1, 3), tokens) for name in names}
-    for name in names:
-        if rng.random() < 0.6:  # a way out makes fewer rules that match nothing
-            found[name] = Alternation((found[name], rng.choice(LITERALS)))
+    for _ in range(4):
+        names = NAMES[: rng.randint(1, len(NAMES))]
+        found = {name: random_expression(rng, names, rng.randint(1, 3), tokens) for name in names}
+        for name in names:
+            if rng.random() < 0.6:  # a way out makes fewer rules that match nothing
+                found[name] = Alternation((found[name], rng.choice(LITERALS)))
+        if recursive_rules(found, "S"):
+            break
     return found
 
 
@@ -261,7 +265,7 @@ class Run:
         """The oracle's state after a token that is not an end token."""
         vocabulary = self.vocabulary
         state = self.place.state
-        if token == vocabulary.names[TOKEN]:
+        if token == vocabulary.names.get(TOKEN):
             symbol = self.oracle.tokens.get(TOKEN)
             return None if symbol is None else self.oracle.step(state, symbol)
         if not 0 <= token < vocabulary.size or not vocabulary.is_text[token]:
