@@ -345,7 +345,11 @@ class Batch:
         self._of_slot[slot] = resident
         self._eos[slot] = ends
         self._give_arena(slot)
-        self.reset(slot)
+        try:
+            self.reset(slot)
+        except (MemoryError, StackLimitError):
+            self.remove(slot)
+            raise
         return slot
 
     def _give_arena(self, slot: int) -> None:
@@ -482,9 +486,11 @@ class Batch:
 
     def reset(self, slot: int) -> None:
         """Put `slot` before its first token."""
-        self._used(slot)
+        resident = self._used(slot)
         self._drop_direct()
         if not _advance.start(self._address, slot):
+            if resident.compiled.automaton.flags & RECURSIVE:
+                raise StackLimitError("the grammar has too many open ways to begin a text")
             raise MemoryError("no room for the state sets of this grammar: fewer slots or a smaller max_rollback")
 
     def fork(self, slot: int) -> int:

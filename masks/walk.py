@@ -50,6 +50,7 @@ from .layout import (
     J_FOLLOW,
     J_GRAMMAR,
     J_HEAD,
+    J_LIST,
     J_LOOP,
     J_PATH_LENGTH,
     J_PATH_RANK,
@@ -665,6 +666,7 @@ def begin_job(batch, grammar, vocabulary, config, key_low, key_high):  # type: i
     store_i64(job, J_GRAMMAR, grammar)
     store_i64(job, J_VOCABULARY, vocabulary)
     store_i64(job, J_HEAD, 0)
+    store_i64(job, J_LIST, 0)
 
 
 @kernel("int64(int64, int64)")
