@@ -628,10 +628,13 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
         # Where more tokens are left than were accepted, the trie with its dead subtrees is the shorter way.
         wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
         if wide:
-            _fill_stay(loop, load_i64(batch, B_JOB_SELECTION))
-            _sort_undecided(
-                vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS)
-            )
+            if left == 0:
+                store_i64(job, J_CURSOR, load_i64(vocabulary, V_RANK_WORDS))
+            else:
+                _fill_stay(loop, load_i64(batch, B_JOB_SELECTION))
+                _sort_undecided(
+                    vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS)
+                )
             work += left // 4
     if not wide:
         store_i64(job, J_PATH_LENGTH, -1)
