@@ -105,6 +105,7 @@ from .memory import (
     store_u8,
 )
 from .pool import count
+from .select import select_wide
 from .trie import (
     RECORD_BYTES,
     RECORD_LENGTH,
@@ -124,7 +125,7 @@ from .trie import (
     V_ROOT,
     V_WORDS,
 )
-from .wide import MIN_WIDE_BYTES, add_next_bytes, find_loops, select_wide
+from .wide import MIN_WIDE_BYTES, add_next_bytes, find_loops
 
 CONFIG_COST = 16  # fuel of stepping a configuration, in byte edges
 
