@@ -94,6 +94,7 @@ from .machine import (
 )
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
 from .pool import count
+from .select import select_wide
 from .trie import (
     RECORD_BYTES,
     RECORD_VALID,
@@ -113,7 +114,7 @@ from .trie import (
     V_ROOT,
 )
 from .walk import CONFIG_COST, fill_stay, set_bit, sort_undecided, step_fast
-from .wide import add_state_bytes, find_loop, find_loops, local_step, select_wide
+from .wide import add_state_bytes, find_loop, find_loops, local_step
 
 #: What `run_context` returns where there is no context for this state: its counter may go on in two ways at once.
 FAILED = -2
@@ -463,7 +464,7 @@ def _begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-unty
     register = load_i64(load_i64(batch, B_JOB_REGISTER), skipped)
     work = CONFIG_COST
     own = loop + 8 * LOOP_WORDS * skipped
-    after_space = -1
+    after_space, cursor = -1, 0
     if skipped == 0:
         wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop)
         if wide and load_i64(loop, L_AFTER) == 0:
@@ -510,7 +511,7 @@ def _begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-unty
             sort_undecided(vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS))
             work += left // 4
     store_i64(job, J_AFTER_SPACE, after_space if wide else -1)
-    store_i64(job, J_CURSOR, 0)
+    store_i64(job, J_CURSOR, cursor)
     store_i64(job, J_PATH_RANK, -1)
     store_i64(job, J_PATH_LENGTH, skipped if wide else -1)
     if wide:

@@ -27,7 +27,7 @@ from stepmask.grammar.expression import (
     Token,
 )
 from stepmask.grammar.limits import Limits
-from stepmask.grammar.rules import recursive_rules
+from stepmask.grammar.rules import needed_rules
 from stepmask.masks.arena import ACCEPTED
 from stepmask.masks.batch import Batch, Plan
 from stepmask.masks.compiled import CompiledGrammar, compile
@@ -124,7 +124,7 @@ def random_rules(rng: random.Random, tokens: bool = False) -> Rules:
         for name in names:
             if rng.random() < 0.6:  # a way out makes fewer rules that match nothing
                 found[name] = Alternation((found[name], rng.choice(LITERALS)))
-        if recursive_rules(found, "S"):
+        if needed_rules(found, "S")[1]:
             break
     return found
 
