@@ -17,8 +17,9 @@ from ..grammar.limits import Limits
 from ..grammar.text import matches_text_only
 from . import cache
 from .errors import UnknownTokenError, VocabularyError
-from .prepare import absent_bytes, spelling
+from .prepare import absent_bytes
 from .ready import Ready, build
+from .spelling import spelling
 from .trie import tables_of
 from .warm_up import warm_up
 
