@@ -301,44 +301,65 @@ def _solved(rules: dict[str, Expression], start: str, limits: Limits) -> dict[st
     if not most:
         return rules
 
+    keep = frozenset(rules)
+    sizes: dict[str, int] = {}
+    uses: dict[str, Counter[str]] = {}
+    total: Counter[str] = Counter()
+    callers: dict[str, dict[str, None]] = {name: {} for name in rules}
+    guarded: dict[str, dict[str, bool]] = {}  # by caller, then callee
+    unsolvable: set[str] = set()
+
     def simplified(node: Expression) -> Expression:
-        return Simplifier(rules, limits, frozenset(rules)).simplify(node)
+        return Simplifier(rules, limits, keep).simplify(node)
 
     def size(node: Expression) -> int:
         return _size(node, lambda rule: 1)
 
-    uses = {name: _count_uses(body) for name, body in rules.items()}
+    def put(name: str, body: Expression) -> None:
+        take_out(name)
+        rules[name], sizes[name], uses[name], guarded[name] = body, size(body), _count_uses(body), {}
+        total.update(uses[name])
+        for other in uses[name]:
+            callers[other][name] = None
+
+    def take_out(name: str) -> None:
+        total.subtract(uses.get(name, ()))
+        for other in uses.pop(name, ()):
+            del callers[other][name]
+
+    def is_guarded(name: str) -> bool:
+        inside = [caller for caller in callers[name] if group_of[caller] == group_of[name]]
+        for caller in inside:
+            if name not in guarded[caller]:
+                guarded[caller][name] = _is_guarded(rules[caller], name)
+        return bool(inside) and all(guarded[caller][name] for caller in inside)
+
+    for name, body in rules.items():
+        put(name, body)
     group_of = {name: i for i, group in enumerate(_components({n: list(uses[n]) for n in rules})) for name in group}
-    unsolvable: set[str] = set()
     while True:
         for name in list(rules):
             if uses[name][name] and name not in unsolvable:
                 solution = _solution(rules[name], name)
                 if solution is not None:
                     solution = simplified(solution)
-                if solution is None or size(solution) > max(most, 2 * size(rules[name])):
+                if solution is None or size(solution) > max(most, 2 * sizes[name]):
                     unsolvable.add(name)
                 else:
-                    rules[name], uses[name] = solution, _count_uses(solution)
+                    put(name, solution)
         best, least = None, (True, most)
         for name in rules:
-            if name == start or uses[name][name]:
-                continue
-            growth = size(rules[name]) * (sum(counts[name] for counts in uses.values()) - 1)
-            if growth < most:
-                callers = [c for c in rules if group_of[c] == group_of[name] and uses[c][name]]
-                cost = all(_is_guarded(rules[c], name) for c in callers) and bool(callers), growth
-                if cost < least:
-                    best, least = name, cost
+            if name != start and not uses[name][name]:
+                growth = sizes[name] * (total[name] - 1)
+                if growth < most and (is_guarded(name), growth) < least:
+                    best, least = name, (is_guarded(name), growth)
         if best is None:
             return _needed(rules, start)
+        take_out(best)
         body = rules.pop(best)
-        del uses[best]
-        for name, counts in uses.items():
-            if counts[best]:
-                rules[name] = simplified(_substituted(rules[name], best, body, {}))
-                uses[name] = _count_uses(rules[name])
-                unsolvable.discard(name)
+        for name in list(callers[best]):
+            put(name, simplified(_substituted(rules[name], best, body, {})))
+            unsolvable.discard(name)
 
 
 def _count_uses(node: Expression) -> Counter[str]:
