@@ -13,17 +13,18 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Case:
-    """One grammar. `kind` is ``regex`` (then `pattern`) or ``choice`` (then `options`); `family` groups the report."""
+    """One grammar: `options` (a choice), `pattern` (a regular expression), or `ebnf` and `lark`, which say the same.
+
+    `family` groups the report.
+    """
 
     name: str
     family: str
     texts: tuple[str, ...]
     pattern: str = ""
     options: tuple[str, ...] = field(default=(), repr=False)
-
-    @property
-    def kind(self) -> str:
-        return "choice" if self.options else "regex"
+    ebnf: str = field(default="", repr=False)
+    lark: str = field(default="", repr=False)
 
 
 _TEXT = "the river runs past old mills where nobody has ground any corn since the railway came to town"

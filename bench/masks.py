@@ -16,12 +16,10 @@ Prints tables, and writes bench/out/masks-TOKENIZER.json and .png.
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
@@ -30,96 +28,14 @@ os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELIS
 
 import cases
 import numpy as np
-from common import OUT, Evictor, bar_plot, machine, number, summary, table, versions, write_json
-from peers import LIBRARIES, Refused
+from common import OUT, Evictor, bar_plot, machine, number, summary, table, write_json
+from peers import LIBRARIES
+from sequences import Splitter, Times, frozen, installed, measure
 
 BATCHES = (1, 32, 256)
-#: A grammar that took longer to compile is compiled once only, so later texts find warm what earlier ones visited.
-SLOW_COMPILE_SECONDS = 1
 #: A batch slower than this is timed for fewer steps, down to `MIN_STEPS`.
 PATIENCE_SECONDS = 10
 MIN_STEPS = 20
-
-
-@dataclass
-class Times:
-    """Nanoseconds of one library on one grammar."""
-
-    first: list[int] = field(default_factory=list)
-    cold: list[int] = field(default_factory=list)
-    warm: list[int] = field(default_factory=list)
-    accept: list[int] = field(default_factory=list)
-    refused: str = ""
-    compiled: Any = None
-
-
-class Splitter:
-    """Texts to token ids, so that the tokens' bytes are the text's."""
-
-    def __init__(self, path: Path) -> None:
-        import tokenizers
-
-        import stepmask
-
-        self.vocabulary = stepmask.Vocabulary.from_file(path)
-        self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
-        text = np.flatnonzero(self.vocabulary.is_text).tolist()
-        self._ids = {self.vocabulary.token(i): i for i in reversed(text)}
-        self._longest = max(map(len, self._ids))
-
-    def _greedy(self, text: bytes) -> list[int]:
-        ids = []
-        while text:
-            n = next(n for n in range(min(self._longest, len(text)), 0, -1) if text[:n] in self._ids)
-            ids.append(self._ids[text[:n]])
-            text = text[n:]
-        return ids
-
-    def scripts(self, text: str) -> list[list[int]]:
-        """As the tokenizer splits it (longest match where the tokenizer changes the text), and by characters."""
-        ids = self._tokenizer.encode(text, add_special_tokens=False).ids
-        if self.vocabulary.decode(ids) != text.encode():
-            ids = self._greedy(text.encode())
-        return [ids, [i for character in text for i in self._greedy(character.encode())]]
-
-
-def run_steps(compiled: Any, script: Sequence[int], masks: list[int], accepts: list[int] | None) -> None:
-    """One sequence through a grammar; appends the times of its masks and of its accepts."""
-    matcher = compiled.matcher()
-    for token in script:
-        start = perf_counter_ns()
-        matcher.mask()
-        middle = perf_counter_ns()
-        accepted = matcher.accept(token)
-        end = perf_counter_ns()
-        masks.append(middle - start)
-        if accepts is not None:
-            accepts.append(end - middle)
-        if not accepted:
-            matcher.check()
-            raise Refused(f"refuses token {token} of a text of the language")
-    matcher.mask()
-    matcher.check()
-
-
-def measure(library: Any, case: cases.Case, scripts: list[list[int]]) -> Times:
-    """All single-sequence times of a library on a grammar."""
-    times = Times()
-    try:
-        for script in scripts:
-            gc.collect()  # cheap, since run_tokenizer froze what was there before
-            if not times.first or times.first[-1] < SLOW_COMPILE_SECONDS * 1e9:
-                start = perf_counter_ns()
-                times.compiled = library.compile(case)
-                times.compiled.matcher().mask()
-                times.first.append(perf_counter_ns() - start)
-            if times.first[-1] < SLOW_COMPILE_SECONDS * 1e9:
-                times.compiled = library.compile(case)
-            run_steps(times.compiled, script, times.cold, None)
-            run_steps(times.compiled, script, times.warm, times.accept)
-    except Refused as error:
-        times.refused = str(error)
-    return times
 
 
 def measure_batch(
@@ -245,10 +161,7 @@ def run_tokenizer(path: Path, options: argparse.Namespace) -> None:
     chosen = [case for case in cases.CASES if not options.only or case.name in options.only]
     splitter = Splitter(path)
     scripts = {case.name: [s for text in case.texts for s in splitter.scripts(text)] for case in chosen}
-    made = [LIBRARIES[name](path) for name in options.libraries]
-    gc.collect()
-    gc.freeze()
-    gc.disable()
+    made = frozen(lambda: [LIBRARIES[name](path) for name in options.libraries])
     print(f"\n{path}: {splitter.vocabulary.width:,} ids, {len(chosen)} grammars, "
           f"{sum(len(s) for one in scripts.values() for s in one):,} steps", flush=True)  # fmt: skip
 
@@ -278,7 +191,7 @@ def run_tokenizer(path: Path, options: argparse.Namespace) -> None:
     if not options.no_plot:
         panels = {
             f"{which} mask, p99, us": {
-                library: {c: summary(getattr(t, which))["p99"] for c, t in by_case.items() if not t.refused}
+                library: {c: summary(getattr(t, which))["p99"] for c, t in by_case.items() if getattr(t, which)}
                 for library, by_case in results.items()
             }
             for which in ("cold", "warm")
@@ -292,11 +205,6 @@ def run_tokenizer(path: Path, options: argparse.Namespace) -> None:
             bar_plot(options.out, name, f"{name}, {splitter.vocabulary.width:,} ids, one thread", panels, "us")
         )
     print("written: " + ", ".join(str(one) for one in written))
-
-
-def installed() -> dict[str, str]:
-    """Versions of everything that takes part."""
-    return versions("stepmask", "xgrammar", "llguidance", "numpy", "numba", "torch", "tokenizers", "transformers")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

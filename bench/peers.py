@@ -33,6 +33,9 @@ class Matcher(Protocol):
     def check(self) -> None:
         """Raise `Refused` where the library has put the matcher into an error state."""
 
+    def may_end(self) -> bool:
+        """Whether the text is one of the grammar's."""
+
 
 class Compiled(Protocol):
     """A compiled grammar."""
@@ -89,11 +92,28 @@ class Stepmask:
     def compile(self, case: Case) -> Compiled:
         import stepmask
 
-        grammar = stepmask.choice(case.options) if case.options else stepmask.regex(case.pattern)
-        return _StepmaskCompiled(stepmask.compile(grammar, self.vocabulary, use_cache=False))
+        return _StepmaskCompiled(stepmask.compile(self._grammar(case), self.vocabulary, use_cache=False))
+
+    def _grammar(self, case: Case) -> Any:
+        import stepmask
+
+        if case.ebnf:
+            return stepmask.ebnf(case.ebnf)
+        return stepmask.choice(case.options) if case.options else stepmask.regex(case.pattern)
 
     def _batch(self, compiled: Sequence[_StepmaskCompiled]) -> Batch:
         return _StepmaskBatch(self.vocabulary, [one.inner for one in compiled])
+
+
+class StepmaskLark(Stepmask):
+    """The same from the Lark texts."""
+
+    name = "stepmask lark"
+
+    def _grammar(self, case: Case) -> Any:
+        import stepmask
+
+        return stepmask.lark(case.lark) if case.lark else super()._grammar(case)
 
 
 class _StepmaskCompiled:
@@ -106,11 +126,15 @@ class _StepmaskCompiled:
 
 class _StepmaskMatcher:
     def __init__(self, inner: Any) -> None:
+        self._inner = inner
         self.mask = inner.mask
         self.accept = inner.accept
 
     def check(self) -> None:
         pass
+
+    def may_end(self) -> bool:
+        return bool(self._inner.is_complete)
 
 
 class _StepmaskBatch:
@@ -158,7 +182,9 @@ class Xgrammar:
     def compile(self, case: Case) -> Compiled:
         self._compiler.clear_cache()
         try:
-            if case.options:
+            if case.ebnf:
+                inner = self._compiler.compile_grammar(case.ebnf)
+            elif case.options:
                 quoted = (option.replace("\\", "\\\\").replace('"', '\\"') for option in case.options)
                 inner = self._compiler.compile_grammar("root ::= " + " | ".join(f'"{text}"' for text in quoted))
             else:
@@ -191,6 +217,9 @@ class _XgrammarMatcher:
 
     def check(self) -> None:
         pass
+
+    def may_end(self) -> bool:
+        return bool(self._inner.is_completed())
 
 
 class _PeerBatch:
@@ -240,8 +269,12 @@ class Llguidance:
     def compile(self, case: Case) -> Compiled:
         import llguidance
 
-        pattern = "|".join(re.escape(option) for option in case.options) if case.options else case.pattern
-        compiled = _LlguidanceCompiled(self._tokenizer, llguidance.LLMatcher.grammar_from_regex(pattern))
+        if case.lark:
+            grammar = llguidance.LLMatcher.grammar_from_lark(case.lark)
+        else:
+            pattern = "|".join(re.escape(option) for option in case.options) if case.options else case.pattern
+            grammar = llguidance.LLMatcher.grammar_from_regex(pattern)
+        compiled = _LlguidanceCompiled(self._tokenizer, grammar)
         compiled.matcher().check()
         return compiled
 
@@ -276,6 +309,9 @@ class _LlguidanceMatcher:
         if self._inner.is_error():
             raise Refused(self._inner.get_error().splitlines()[0])
 
+    def may_end(self) -> bool:
+        return bool(self._inner.is_accepting())
+
 
 class _LlguidanceBatch(_PeerBatch):
     def __init__(self, compiled: Sequence[_LlguidanceCompiled], ids: int) -> None:
@@ -304,3 +340,5 @@ def _ids(hf_tokenizer: Any) -> int:
 
 
 LIBRARIES: dict[str, type[Any]] = {one.name: one for one in (Stepmask, Xgrammar, Llguidance)}
+#: For grammars that have a Lark text as well.
+GRAMMAR_LIBRARIES: dict[str, type[Any]] = {one.name: one for one in (Stepmask, StepmaskLark, Xgrammar, Llguidance)}
