@@ -22,7 +22,7 @@ from stepmask.grammar.expression import (
     Token,
 )
 from stepmask.grammar.limits import Limits
-from stepmask.grammar.rules import recursive_rules
+from stepmask.grammar.rules import needed_rules
 
 #: Every recursive rule a frame that is called; the default solves and inlines what it can.
 FRAMES, SOLVED = Limits(max_inlined_positions=0), Limits()
@@ -113,7 +113,7 @@ def random_rules(rng: random.Random, tokens: bool = False) -> Rules:
         for name in names:
             if rng.random() < 0.6:  # a way out makes fewer rules that match nothing
                 found[name] = Alternation((found[name], rng.choice(LITERALS)))
-        if recursive_rules(found, "S"):
+        if needed_rules(found, "S")[1]:
             break
     return found
 

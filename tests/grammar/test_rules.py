@@ -26,13 +26,13 @@ from stepmask.grammar.expression import (
     StartAnchor,
 )
 from stepmask.grammar.limits import Limits
-from stepmask.grammar.rules import recursive_rules, reduced_rules, references
+from stepmask.grammar.rules import needed_rules, reduced_rules, references
 
 BOTH = pytest.mark.parametrize("limits", BOTH_LIMITS, ids=["frames", "solved"])
 
 
 def reduced(found: Rules, limits: Limits = SOLVED, start: str = "S") -> dict[str, Expression]:
-    return reduced_rules(found, start, recursive_rules(found, start), limits)
+    return reduced_rules(found, start, *needed_rules(found, start), limits)
 
 
 def compiled(found: Rules, limits: Limits = SOLVED) -> Automaton:
@@ -180,19 +180,13 @@ def test_three_hundred_keywords(limits: Limits) -> None:
 
 @BOTH
 def test_anchors_and_lookarounds_are_refused_by_name(limits: Limits) -> None:
-    for wrong in (StartAnchor(), EndAnchor(), Lookahead(Bytes(b"a"), True)):
-        placed = (
-            type(wrong)(*wrong.__dict__.get("_", ()), source=Source("^", "column 7"))
-            if not isinstance(wrong, Lookahead)
-            else Lookahead(Bytes(b"a"), True, source=Source("(?!a)", "column 7"))
-        )
+    where = Source("^", "column 7")
+    for placed in (StartAnchor(source=where), EndAnchor(source=where), Lookahead(Bytes(b"a"), True, source=where)):
         for found in (
             {"S": alt(b"a", seq(placed, b"(", ref("S"), b")"))},
             {"S": alt(b"a", seq(ref("T"), b"(", ref("S"), b")")), "T": seq(placed, b"b")},
         ):
-            with pytest.raises(
-                GrammarUnsupported, match=r"anchor or lookahead.*column 7|column 7.*anchor or lookahead"
-            ):
+            with pytest.raises(GrammarUnsupported, match=r"anchor or lookahead.*column 7"):
                 compiled(found, limits)
     # Within an operand they are a language of their own.
     inner = Intersection((seq(StartAnchor(), rep(Characters(((0x61, 0x62),))), EndAnchor()), rep(Bytes(b"ab"), 1)))
@@ -238,7 +232,7 @@ def test_unsatisfiable_rules(limits: Limits) -> None:
         {"S": alt(seq(b"(", ref("S"), b")"), Characters(()))},
         {"S": alt(seq(b"(", ref("S"), b")"), Intersection((Bytes(b"a"), Bytes(b"b"))))},
     ):
-        with pytest.raises(GrammarUnsatisfiable, match="matches no string|no string matches"):
+        with pytest.raises(GrammarUnsatisfiable, match=r"matches no string|no string matches"):
             compiled(found, limits)
 
 
