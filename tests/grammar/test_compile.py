@@ -34,7 +34,7 @@ from stepmask.grammar.automaton import (
     aligned_bytes,
 )
 from stepmask.grammar.compile import compile_grammar
-from stepmask.grammar.errors import GrammarError, GrammarTooLarge, GrammarUnsatisfiable, GrammarUnsupported
+from stepmask.grammar.errors import GrammarError, GrammarTooLarge, GrammarUnsatisfiable
 from stepmask.grammar.expression import (
     ANY_CHARACTER,
     EMPTY,
