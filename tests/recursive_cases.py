@@ -21,14 +21,17 @@ from stepmask.masks.layout import B_DIRECT
 from stepmask.masks.tables import INDEX_BITS, KIND_DENSE, KIND_LIST, KIND_SHIFT, KIND_SINGLE
 from stepmask.masks.vocabulary import Vocabulary
 
+#: What rules name, and what vocabularies have a token for.
+BYTES = b'ab() "' + WIDE.encode()
+
 
 def random_text(oracle: Earley, rng: random.Random, length: int) -> bytes:
     """A live text of at most `length` bytes, tokens left out."""
     text, state = bytearray(), oracle.start()
     while state is not None and len(text) < length:
         live = sorted(symbol for symbol in oracle.live_symbols(state) if symbol < 256)
-        # A complement leads everywhere: rather stay with bytes that rules name.
-        live = [byte for byte in live if byte in b"ab()"] or live
+        # Classes lead everywhere: rather stay with bytes that rules name, and that the vocabulary has.
+        live = [byte for byte in live if byte in b"ab()"] or [byte for byte in live if byte in BYTES]
         if not live:
             break
         text.append(rng.choice(live))
@@ -43,7 +46,7 @@ def vocabulary_for(
 
     The last tokens are the end token and `TOKEN`. `spaces`: some tokens begin with one, which texts may drop.
     """
-    pieces = [bytes([b]) for b in (range(256) if every_byte else sorted(set(b"ab() " + WIDE.encode()) | {0xBE, 0xAA}))]
+    pieces = [bytes([b]) for b in (range(256) if every_byte else sorted(set(BYTES) | {0xBE, 0xAA}))]
     for found in grammars:
         oracle = Earley(found, "S")
         for _ in range(3):
@@ -53,6 +56,11 @@ def vocabulary_for(
                 pieces.append(text[at : at + rng.randint(2, 7)])
     for _ in range(rng.randint(4, 16)):
         pieces.append(b"".join(rng.choice(LETTERS) for _ in range(rng.randint(2, 5))))
+    for _ in range(rng.randint(4, 10)):
+        pieces.append(
+            b"".join(rng.choice((b"a", b"b", b" ", b" ", b'"', b")", b"(")) for _ in range(rng.randint(2, 6)))
+        )
+    pieces += [" é".encode(), "üb".encode(), "語a".encode(), b"a" * 9, b" " * 3, "a語".encode()[:3]]
     pieces += [b")" * n for n in (2, 3, 5)] + [b"(" * n for n in (2, 3)] + [b"))((", b"", b"a", pieces[-1]]
     if spaces:
         pieces += [b" ", *(b" " + rng.choice(pieces) for _ in range(8)), b"  a"]
