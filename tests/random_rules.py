@@ -82,7 +82,7 @@ LITERALS: tuple[Expression, ...] = (
     Intersection((Bytes(b"a"), Bytes(b"b"))),
     Intersection((rep(b"a", 0, 2), rep(alt(b"b", b"aaa")))),
     # Wide ones, in which texts may go on for long.
-    rep(Characters(((0x20, 0x27), (0x2A, 0x10FFFF)))),
+    rep(Characters(((0x20, 0x27), (0x2A, 0xD7FF), (0xE000, 0x10FFFF)))),
     rep(Characters(((0x61, 0x7A), (0xC0, 0x9FFF))), 1, 3),
     rep(alt(b" ", Characters(((0x61, 0x7A),))), 1),
     seq(b" ", rep(Characters(((0x61, 0x62), (0xE9, 0xE9))))),

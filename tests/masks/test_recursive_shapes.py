@@ -140,7 +140,7 @@ def test_three_hundred_keywords(limits: Limits) -> None:
 
 
 def test_too_many_frames_to_begin_with_are_refused_and_leave_the_slot() -> None:
-    names = [f"R{i}" for i in range(700)]
+    names = [f"R{i}" for i in range(600)]
     found: Rules = {"S": alt(*map(ref, names))}
     found |= {name: alt(b"x", seq(b"%d" % i, ref("S"), b"!")) for i, name in enumerate(names)}
     vocabulary = byte_vocabulary(b"ab")
@@ -152,8 +152,6 @@ def test_too_many_frames_to_begin_with_are_refused_and_leave_the_slot() -> None:
         assert batch.free_slots == 1
     with pytest.raises(StackLimitError):
         compiled.matcher()
-    solved = Run(batch, build(found, vocabulary, BOTH_LIMITS[1]), Earley(found, "S"))
-    solved.check()
 
 
 DOCUMENTS = [
