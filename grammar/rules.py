@@ -456,13 +456,16 @@ def _split(node: Expression, name: str, last: bool) -> tuple[Expression, Express
 def _solution(body: Expression, name: str) -> Expression | None:
     """The least solution of ``name = body`` for the references at the ends of `body`; None where there are none.
 
-    Others, those between parentheses say, are taken as given and stay. That may be done one after the other: H. Bekic,
+    Others, if they stand between bytes, are taken as given and stay. That may be done one after the other: H. Bekic,
     "Definable operations in general algebras, and the theory of automata and flowcharts" (1969).
     """
     after, rest = _split(body, name, False)
     both, ended = _split(after, name, True)
     begun, base = _split(rest, name, True)
     if both is NOTHING and ended is NOTHING and begun is NOTHING:
+        return None
+    # Calls with no bytes around them would take the place of such that end as their caller does, which cost less.
+    if any(name in _exposed(part) for part in (both, ended, begun, base)):
         return None
     item = Sequence((Repeat(begun, 0, None), base, Repeat(ended, 0, None)))
     return Sequence((item, Repeat(Sequence((both, item)), 0, None)))

@@ -94,6 +94,7 @@ from .machine import (
 )
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
 from .pool import count
+from .select import select_wide
 from .trie import (
     RECORD_BYTES,
     RECORD_VALID,
@@ -113,7 +114,7 @@ from .trie import (
     V_ROOT,
 )
 from .walk import CONFIG_COST, fill_stay, set_bit, sort_undecided, step_fast
-from .wide import add_state_bytes, find_loop, find_loops, local_step, select_wide
+from .wide import add_state_bytes, find_loop, find_loops, local_step
 
 #: What `run_context` returns where there is no context for this state: its counter may go on in two ways at once.
 FAILED = -2
@@ -463,7 +464,7 @@ def _begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-unty
     register = load_i64(load_i64(batch, B_JOB_REGISTER), skipped)
     work = CONFIG_COST
     own = loop + 8 * LOOP_WORDS * skipped
-    after_space = -1
+    after_space, cursor = -1, 0
     if skipped == 0:
         wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop)
         if wide and load_i64(loop, L_AFTER) == 0:
@@ -510,7 +511,7 @@ def _begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-unty
             sort_undecided(vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS))
             work += left // 4
     store_i64(job, J_AFTER_SPACE, after_space if wide else -1)
-    store_i64(job, J_CURSOR, 0)
+    store_i64(job, J_CURSOR, cursor)
     store_i64(job, J_PATH_RANK, -1)
     store_i64(job, J_PATH_LENGTH, skipped if wide else -1)
     if wide:
@@ -538,9 +539,10 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, l
         store_i64(follow, word, load_i64(section(automaton, AT_FRAME_FOLLOW), 4 * frame + word))
     stamp = load_i64(grammar, G_STAMP) + 1
     store_i64(grammar, G_STAMP, stamp)
+    # What follows one space is half of all tokens: not walked in the trie where the state is wide.
     after_space = 0
-    if length == 1:
-        node = load_i32(listed, 0)
+    for i in range(length):
+        node = load_i32(listed, i)
         top = load_i32(load_i64(vocabulary, V_NODE_PARENT), node) < 0
         if top and load_i64(load_i64(vocabulary, V_NODE), node) & 0xFF == 0x20:
             after_space = 1
@@ -559,6 +561,7 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, l
     store_i64(job, J_STAMP, stamp)
     store_i64(job, J_EVENT_COUNT, 0)
     store_i64(job, J_KEY_COUNT, 0)
+    store_i64(job, J_AFTER_SPACE, -1)
     store_i64(job, J_FAILED, 0)
     if listed != 0:
         # Here calls may come first: on the same list, as a rule all of it.
@@ -638,6 +641,14 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
             store_i64(job, J_PATH_LENGTH, -1)
             store_i64(job, J_STAGE, SPACE)
             stage = SPACE
+        elif load_i64(job, J_UNFINISHED) == 0 and load_i64(job, J_LIST_LENGTH) > 1 and listed != 0:
+            # The nodes of the list but for that of the space, which is done.
+            store_i64(load_i64(batch, B_JOB_STATE), 0, load_i64(load_i64(batch, B_JOB_STATE), 1))
+            store_i64(load_i64(batch, B_JOB_REGISTER), 0, load_i64(load_i64(batch, B_JOB_REGISTER), 1))
+            store_i64(job, J_PATH_LENGTH, -1)
+            store_i64(job, J_AFTER_SPACE, _space_node(vocabulary))
+            store_i64(job, J_STAGE, LISTS)
+            stage = LISTS
     if stage != RANKS:
         # One place calls `_walk_children`: the whole trie is what is below its root.
         at = load_i64(job, J_LIST_AT)
@@ -648,7 +659,11 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
                 node = _space_node(vocabulary)
                 packed = load_i64(load_i64(vocabulary, V_NODE), node) if node >= 0 else 0
             if stage == LISTS:
-                packed = load_i64(load_i64(vocabulary, V_NODE), load_i32(listed, at))
+                node = load_i32(listed, at)
+                packed = load_i64(load_i64(vocabulary, V_NODE), node)
+                if node == load_i64(job, J_AFTER_SPACE):
+                    at += 1
+                    continue
             fuel = _walk_children(batch, grammar, automaton, vocabulary, packed, fuel)
             if load_i64(job, J_UNFINISHED) == 0:
                 at += 1

@@ -106,6 +106,7 @@ from .memory import (
     store_u8,
 )
 from .pool import count
+from .select import select_wide
 from .trie import (
     RECORD_BYTES,
     RECORD_LENGTH,
@@ -125,7 +126,7 @@ from .trie import (
     V_ROOT,
     V_WORDS,
 )
-from .wide import MIN_WIDE_BYTES, add_next_bytes, find_loops, select_wide
+from .wide import MIN_WIDE_BYTES, add_next_bytes, find_loops
 
 CONFIG_COST = 16  # fuel of stepping a configuration, in byte edges
 
@@ -629,8 +630,13 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
         # Where more tokens are left than were accepted, the trie with its dead subtrees is the shorter way.
         wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
         if wide:
-            fill_stay(loop, load_i64(batch, B_JOB_SELECTION))
-            sort_undecided(vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS))
+            if left == 0:
+                store_i64(job, J_CURSOR, load_i64(vocabulary, V_RANK_WORDS))
+            else:
+                fill_stay(loop, load_i64(batch, B_JOB_SELECTION))
+                sort_undecided(
+                    vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS)
+                )
             work += left // 4
     if not wide:
         store_i64(job, J_PATH_LENGTH, -1)
