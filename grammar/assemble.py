@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,13 @@ class Frame:
     minimum: int = 0
     maximum: int = 0
 
+    @cached_property
+    def symbols(self) -> list[int]:
+        """The tokens and calls on its edges, ascending."""
+        alive = (self.dfa.delta >= 0).any(axis=0)
+        found: list[int] = (256 + np.flatnonzero(alive[self.dfa.class_of[256:]])).tolist()
+        return found
+
 
 def assemble(
     root: Frame, called: dict[int, Frame], symbols: Symbols, loops: list[Ranges], *, recursive: bool = False
@@ -36,20 +44,17 @@ def assemble(
 
     `recursive`: stacks have no bound that is known, and `root` itself may be among the called.
     """
-    call_symbols = sorted(called)
     token_symbols = {symbol: name for name, symbol in symbols.tokens.items()}
     frames = [root]
     frame_of = {symbol: 0 for symbol, frame in called.items() if frame is root}
     for frame in frames:  # grows while it is read
-        for symbol in call_symbols:
-            if symbol not in frame_of and (frame.dfa.columns(symbol, 1) >= 0).any():
+        for symbol in frame.symbols:
+            if symbol in called and symbol not in frame_of:
                 frame_of[symbol] = len(frames)
                 frames.append(called[symbol])
     offsets = np.cumsum([0] + [frame.dfa.n_states for frame in frames])
     n_states = int(offsets[-1])
-    used_tokens = [
-        symbol for symbol in sorted(token_symbols) if any((f.dfa.columns(symbol, 1) >= 0).any() for f in frames)
-    ]
+    used_tokens = sorted({symbol for frame in frames for symbol in frame.symbols if symbol in token_symbols})
 
     arrays: dict[str, Any] = _byte_sections(frames, offsets)
     n_classes = arrays.pop("n_classes")
@@ -162,10 +167,12 @@ def _symbol_edges(
     """Edges on the symbols in `numbers`, sorted by state and number: (state, number, target)."""
     found: list[npt.NDArray[np.int64]] = [np.zeros((0, 3), np.int64)]
     for frame, offset in zip(frames, offsets, strict=False):
-        for symbol, number in numbers.items():
-            column = frame.dfa.columns(symbol, 1)[:, 0]
-            states = np.flatnonzero(column >= 0)
-            found.append(np.stack([states + offset, np.full(len(states), number), column[states] + offset], axis=1))
+        for symbol in frame.symbols:
+            if symbol in numbers:
+                column = frame.dfa.columns(symbol, 1)[:, 0]
+                states = np.flatnonzero(column >= 0)
+                number = np.full(len(states), numbers[symbol])
+                found.append(np.stack([states + offset, number, column[states] + offset], axis=1))
     table = np.concatenate(found)
     table = table[np.lexsort((table[:, 1], table[:, 0]))]
     return table[:, 0], table[:, 1].astype(np.int32), table[:, 2].astype(np.int32)
@@ -188,7 +195,7 @@ def _frame_lengths(
             frame = frames[number]
             dfa = frame.dfa
             weight = np.ones(dfa.delta.shape[1], np.int64)
-            for symbol in range(256, len(dfa.class_of)):
+            for symbol in frame.symbols:
                 weight[dfa.class_of[symbol]] = length[frame_of[symbol]] if symbol in frame_of else 0
             distance, acyclic[number] = _measure(np.ascontiguousarray(dfa.delta).reshape(-1), dfa.final, weight)
             distances[number] = np.minimum(distance, _FAR)

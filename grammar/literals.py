@@ -62,9 +62,18 @@ def compile_literals(options: list[bytes], limits: Limits) -> Automaton:
         "frame_minimum": np.zeros(1, np.int64),
         "frame_maximum": np.zeros(1, np.int64),
         "frame_length": distance[:1].astype(np.int64),
+        "frame_first": _bits({text[0] for text in texts if text}),
+        "frame_follow": _bits(set()),
         **loop_sections([]),
     }
     return Automaton.build(arrays, n_classes=n_classes, root_frame=0, flags=FINITE, metadata={"tokens": []})
+
+
+def _bits(found: set[int]) -> npt.NDArray[np.int64]:
+    """A set of bytes, a bit each."""
+    flags = np.zeros(256, np.bool_)
+    flags[list(found)] = True
+    return np.packbits(flags, bitorder="little").view(np.int64)
 
 
 def _dense_rows(

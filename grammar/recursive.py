@@ -77,15 +77,24 @@ def _without_empty_rules(
     positions: dict[str, PositionAutomaton], rule_of: dict[int, str]
 ) -> dict[str, PositionAutomaton]:
     """The automata without calls of rules that match nothing (but the empty string, which callers bypass)."""
-    called = {rule_of[s] for s in rule_of}
-    proper: set[str] = set()
-    while True:
-        dead = np.array([symbol for symbol, rule in rule_of.items() if rule not in proper], np.int32)
-        kept = {name: _without_symbols(automaton, dead) for name, automaton in positions.items()}
-        found = {name for name in called if not kept[name].is_empty}
-        if found == proper:
-            return kept
-        proper = found
+    symbol_of = {rule: symbol for symbol, rule in rule_of.items()}
+    callers: dict[str, list[str]] = {}
+    for name, automaton in positions.items():
+        for symbol in np.unique(automaton.low[automaton.low >= 256]).tolist():
+            if symbol in rule_of:
+                callers.setdefault(rule_of[symbol], []).append(name)
+    dead = dict.fromkeys(rule_of)
+
+    def alive(name: str) -> PositionAutomaton:
+        return _without_symbols(positions[name], np.array(list(dead), np.int32))
+
+    work = [name for name in positions if name in symbol_of]  # callees come last, and are asked first
+    while work:
+        name = work.pop()
+        if symbol_of[name] in dead and not alive(name).is_empty:
+            del dead[symbol_of[name]]
+            work += [caller for caller in callers.get(name, ()) if caller in symbol_of]
+    return {name: alive(name) for name in positions}
 
 
 def _without_symbols(automaton: PositionAutomaton, symbols: Int32Array) -> PositionAutomaton:

@@ -24,6 +24,7 @@ from .layout import (
     B_ENDS,
     B_HISTORY,
     B_MIN_TOKENS,
+    B_MOVES,
     B_OLDEST,
     B_POSITION,
     B_SCRATCH,
@@ -395,6 +396,7 @@ def fork_slot(batch, source, target):  # type: ignore[no-untyped-def]
         _copy_config(config_at(batch, source, at), config_at(batch, target, at))
     arenas, used = load_i64(batch, B_ARENAS), load_i64(batch, B_ARENA_USED)
     if load_i64(arenas, source) != 0:
+        store_i64(batch, B_MOVES, load_i64(batch, B_MOVES) + 1)
         for word in range(load_i64(used, source)):
             store_i64(load_i64(arenas, target), word, load_i64(load_i64(arenas, source), word))
         store_i64(used, target, load_i64(used, source))

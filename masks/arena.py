@@ -18,8 +18,7 @@ from .layout import (
     B_CONFIGS,
     B_GRAPH,
     B_HISTORY,
-    B_JOB,
-    B_JOB_GRAPH,
+    B_MOVES,
     B_OLDEST,
     B_POSITION,
     BLOCK_COUNT,
@@ -32,12 +31,8 @@ from .layout import (
     CONFIG_HEADS,
     CONFIG_WORDS,
     COUNT_WORK,
-    DIRECT,
     G_AUTOMATON,
     G_TOKEN_IDS,
-    IDLE,
-    J_LIST,
-    J_STAGE,
     MAX_GRAPH_HEADS,
     S_ARENA,
     S_COUNT,
@@ -155,9 +150,7 @@ def _compact(batch, graph, slot):  # type: ignore[no-untyped-def]
     scratch_end = scratch + 8 * load_i64(graph, S_USED)
     first = load_i64(load_i64(batch, B_OLDEST), slot)
     last = load_i64(load_i64(batch, B_POSITION), slot)
-    job = load_i64(batch, B_JOB)
-    if load_i64(job, J_LIST) == DIRECT and load_i64(load_i64(batch, B_JOB_GRAPH), S_ARENA) == arena:
-        store_i64(job, J_STAGE, IDLE)  # an unfinished mask over blocks that move now
+    store_i64(batch, B_MOVES, load_i64(batch, B_MOVES) + 1)
     stack = load_i64(graph, S_STACK)
     store_i64(stack, 0, 0)  # the bottom node
     mark_blocks(graph, 1, 0)
@@ -250,6 +243,7 @@ def start_graph(batch, grammar, slot, config):  # type: ignore[no-untyped-def]
     """Put the slot of a recursive grammar before its first token."""
     automaton = load_i64(grammar, G_AUTOMATON)
     graph = graph_of_slot(batch, slot)
+    store_i64(batch, B_MOVES, load_i64(batch, B_MOVES) + 1)
     store_i64(config, CONFIG_HEADS, 0)
     store_i64(load_i64(batch, B_ARENA_USED), slot, put_bottom(load_i64(graph, S_ARENA), 0))
     reached = load_i64(graph, S_REACHED)

@@ -24,6 +24,7 @@ from .layout import (
     B_EPOCH,
     B_JOB,
     B_JOB_TOTAL,
+    B_MOVES,
     B_PAIRS,
     B_RETURNS,
     B_RUN_STACK,
@@ -264,7 +265,12 @@ def _collect(batch, grammar, vocabulary, arena, block, fuel):  # type: ignore[no
 @helper
 def _walk_stack(batch, grammar, vocabulary, arena, block, low, high, fuel):  # type: ignore[no-untyped-def]
     """(mask id, or LATER, NEVER; fuel left) of the heads in `block`, without contexts."""
-    if fuel <= 0 or not may_run(batch, low, high) or not room_for_mask(batch):
+    if not room_for_mask(batch):
+        return LATER, fuel
+    mask_id = resolve(batch, find_entry(batch, low, high), 2, load_i64(batch, B_SCRATCH))
+    if mask_id >= 0:
+        return mask_id, fuel
+    if fuel <= 0 or not may_run(batch, low, high):
         return LATER, fuel
     if load_i64(load_i64(batch, B_JOB), J_STAGE) == IDLE:
         count(batch, COUNT_MISSES, 1)
@@ -274,7 +280,9 @@ def _walk_stack(batch, grammar, vocabulary, arena, block, low, high, fuel):  # t
         return NEVER, fuel
     if left < 0:
         return LATER, 0
-    return intern_mask(batch, load_i64(batch, B_JOB_TOTAL)) & 0x7FFFFFFF, left
+    packed = intern_mask(batch, load_i64(batch, B_JOB_TOTAL))
+    store_i64(find_entry(batch, low, high), 2, packed)
+    return packed & 0x7FFFFFFF, left
 
 
 @helper
@@ -346,8 +354,8 @@ def mask_of_graph(batch, grammar, slot, config, at_start, fuel):  # type: ignore
             if answer == 0:
                 answer, fuel = _union(batch, grammar, fuel)
     if answer == FORGOTTEN or answer == BY_STACK:
-        # The slot's number and block tell it from others; batches drop the job when a slot changes under it.
-        low = mix(0x9E3779B97F4A7C15 ^ slot, block)
+        # A block never changes, and none takes the place of another but in a move.
+        low = mix(mix(0x9E3779B97F4A7C15 ^ slot, block), load_i64(batch, B_MOVES))
         high = mix(low, load_i64(grammar, G_NUMBER))
         return _walk_stack(batch, grammar, vocabulary, arena, block, low, high, fuel)
     if fuel == begin and answer >= 0:

@@ -164,8 +164,9 @@ CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
     B_GRAPH_CALL,  # address of the kernel graph_call.graph_call
     B_REQUEST,  # int64[REQUEST_WORDS] what it is to do
     B_DIRECT,  # 1: masks of recursive grammars by walking the whole stack, without contexts
+    B_MOVES,  # how often blocks of any arena have moved, or others have taken their place
     B_FIELDS,
-) = range(63)
+) = range(64)
 VISIT_PAIRS, VISIT_CALLED, VISIT_RETURNS, VISIT_CONTINUATIONS, VISIT_FULL, VISIT_WORDS = range(6)
 MAX_EVENTS = 1 << 17
 MAX_KEYS = 256

@@ -60,6 +60,7 @@ def _entry(batch, depth):  # type: ignore[no-untyped-def]
 @helper
 def _step(batch, grammar, automaton, graph, depth, byte):  # type: ignore[no-untyped-def]
     """Extend the path by one byte: entry `depth` -> entry `depth + 1`. Returns the work, negative where it dies."""
+    # Where nothing may follow there are no heads to count, so looking itself is a unit of work.
     before = load_i64(graph, S_WORK)
     store_i64(graph, S_USED, load_i64(_entry(batch, depth), _USED))
     n = reach_byte_graph(automaton, graph, load_i64(_entry(batch, depth), _BLOCK), byte)

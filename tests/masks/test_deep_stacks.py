@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from earley import Earley
 from mask_sets import byte_vocabulary, tokens_of
-from recursive_cases import BOTH_LIMITS, Rules, Run, alt, build, legal_of, opt, ref, rep, rows, seq
+from random_rules import BOTH_LIMITS, Rules, alt, opt, ref, rep, seq
+from recursive_cases import Run, build, legal_of, rows
 
 from stepmask.grammar.limits import Limits
 from stepmask.masks.arena import ACCEPTED, TOO_DEEP
