@@ -26,9 +26,23 @@ _NUMBERS = frozenset({"layout.py", "automaton.py", "memory.py"})
 #: Passes over Numba's own representation that do nothing for kernels: these have no closures, no `with`, no literal
 #: lists, no overloads in need of inlining, and no expressions that a rewrite knows. Each costs a full analysis.
 _NEEDLESS_PASSES = frozenset(
-    "WithLifting InlineClosureLikes RewriteSemanticConstants DeadBranchPrune GenericRewrites RewriteDynamicRaises "
-    "MakeFunctionToJitFunction InlineInlinables FindLiterallyCalls LiteralUnroll LiteralPropagationSubPipelinePass "
-    "InlineOverloads NopythonRewrites AnnotateTypes DumpParforDiagnostics".split()
+    {
+        "WithLifting",
+        "InlineClosureLikes",
+        "RewriteSemanticConstants",
+        "DeadBranchPrune",
+        "GenericRewrites",
+        "RewriteDynamicRaises",
+        "MakeFunctionToJitFunction",
+        "InlineInlinables",
+        "FindLiterallyCalls",
+        "LiteralUnroll",
+        "LiteralPropagationSubPipelinePass",
+        "InlineOverloads",
+        "NopythonRewrites",
+        "AnnotateTypes",
+        "DumpParforDiagnostics",
+    }
 )
 
 

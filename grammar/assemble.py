@@ -77,7 +77,7 @@ def assemble(
     header_flags = (CALLS if frame_of else 0) | (TOKENS if used_tokens else 0)
     if len(frames) == 1 and not frame_of and acyclic[0]:
         header_flags |= FINITE
-    if recursive:
+    if recursive and frame_of:  # without a call it is a plain DFA after all
         header_flags |= RECURSIVE
     metadata = {"tokens": [token_symbols[symbol] for symbol in used_tokens]}
     return Automaton.build(arrays, n_classes=n_classes, root_frame=0, flags=header_flags, metadata=metadata)

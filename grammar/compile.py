@@ -8,7 +8,7 @@ with everything unrolled; a lazy automaton.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from .assemble import Frame, assemble
@@ -24,7 +24,7 @@ from .loops import loop_classes, without_absent
 from .position import PositionAutomaton
 from .recursive import compile_rules
 from .repeats import Sizes, unproved
-from .rules import recursive_rules, reduced_rules, references
+from .rules import needed_rules, reduced_rules, references
 from .simplify import Simplifier, children, depth, place_of
 
 #: The limits where none are given.
@@ -46,25 +46,34 @@ def compile_grammar(
     options = literal_options(grammar.rules.get(grammar.start, NOTHING))
     if options is not None:  # before anything else: a choice may have 50,000 options
         return _compile_options(options, limits, absent_bytes)
-    levels = depth(grammar.rules, grammar.start)
-    if levels > _NODES_PER_GROUP * limits.max_depth:
-        raise GrammarTooLarge("the expression is nested too deeply", limit="max_depth")
     try:
-        with _recursion_room(_CALLS_PER_NODE * levels):
-            recursive = recursive_rules(grammar.rules, grammar.start)
+        order, recursive = needed_rules(grammar.rules, grammar.start)
+        with _recursion_room(_CALLS_PER_NODE * _checked_depth((grammar.rules[name] for name in order), limits)):
             if recursive:
-                rules = reduced_rules(grammar.rules, grammar.start, recursive, limits)
-                if len(rules) > 1 or references(rules[grammar.start]):
-                    return compile_rules(rules, grammar.start, limits, absent_bytes)
-                node = rules[grammar.start]
+                rules = reduced_rules(grammar.rules, grammar.start, order, recursive, limits)
             else:
-                node = Simplifier(grammar.rules, limits).rule(grammar.start)
+                simplifier = Simplifier(grammar.rules, limits)
+                for name in order:  # callees first, so that no rule is followed into another
+                    simplifier.rule(name)
+                rules = {grammar.start: simplifier.rule(grammar.start)}
+        node = rules[grammar.start]
+        with _recursion_room(_CALLS_PER_NODE * _checked_depth(rules.values(), limits)):
+            if len(rules) > 1 or references(node):
+                return compile_rules(rules, grammar.start, limits, absent_bytes)
             options = literal_options(node)
             if options is not None:
                 return _compile_options(options, limits, absent_bytes)
             return _compile(node, limits, absent_bytes)
     except RecursionError:  # another thread may have set Python's limit back
         raise GrammarTooLarge("the expression is nested too deeply", limit="max_depth") from None
+
+
+def _checked_depth(bodies: Iterable[Expression], limits: Limits) -> int:
+    """How deep the deepest of `bodies` is. Raises `GrammarTooLarge`."""
+    levels = max(map(depth, bodies))
+    if levels > _NODES_PER_GROUP * limits.max_depth:
+        raise GrammarTooLarge("the expression is nested too deeply", limit="max_depth")
+    return levels
 
 
 def _compile_options(options: list[bytes], limits: Limits, absent_bytes: frozenset[int]) -> Automaton:

@@ -77,7 +77,7 @@ def lark(
     free over these: the one of ``Lark(text, parser="lalr", lexer="basic")`` where lark finds no conflict. Terminals are
     tried in order of priority, width and length, each as far as it matches, and a string such as a keyword is preferred
     to a pattern that matches the same text. It is refused where more than the character behind a token decides where
-    the token ends, as with ``NUMBER: /[0-9]+(\\.[0-9]+)?/`` where a ``.`` may follow it.
+    the token ends, as with ``NUMBER: /[0-9]+(\.[0-9]+)?/`` where a ``.`` may follow it.
 
     ``%declare`` makes a terminal without a pattern: `tokens` names the special token that it stands for, by text or id
     (``tokens={"EOT": "<|eot|>"}``). It may also be written in a rule itself, as ``<|eot|>`` or ``<[128]>``. Ignored
@@ -236,6 +236,8 @@ class _Rules:
         """A plain string as it is, and a reference to the rule of any other terminal."""
         place = self._loaded.places[name] if name in self._loaded.places else Place(1, 1)
         source = Source(name, place.at(0))
+        if name in self._loaded.declared and name in self._loaded.ignored:
+            raise GrammarUnsupported(f"the declared terminal {name} cannot be ignored", place.at(0))
         if name in self._tokens:
             return SpecialToken(self._tokens[name], source=source)
         if name in self._loaded.declared:
@@ -273,6 +275,8 @@ class _Rules:
         names = list(dict.fromkeys(loaded.ignored))
         for name in names:
             self._terminal(name)  # for what it refuses
+            if name not in self._uses:
+                rules.pop(name, None)
         starters = {
             name: (characters, self._pattern(name).automaton)
             for name, characters in first.items()
@@ -320,7 +324,8 @@ class _Rules:
             what = use
             if rest != first:
                 anything = Repeat(ANY_CHARACTER, 0, None)
-                what = Intersection((use, Series((Characters(negate(forbidden)), anything))))
+                what = self._rules[use.rule] if isinstance(use, Reference) else use
+                what = Intersection((what, Series((Characters(negate(forbidden)), anything))))
             ways.append(Series((Reference(name), what)))
         return _either(ways)
 

@@ -14,7 +14,7 @@ from .eliminate import expression_of
 from .errors import GrammarTooLarge, GrammarUnsupported
 from .expression import EMPTY, Expression, Ranges
 from .limits import Limits
-from .match_threads import ThreadAutomaton, character_classes
+from .match_threads import ThreadAutomaton, character_classes, live, outcomes_on
 from .ranges import intersect, union
 
 #: (number of the ignored terminal, state of its automaton)
@@ -139,44 +139,3 @@ class Ignored:
                 )
                 raise GrammarUnsupported(message, self._places[self._names[number]])
         return longer
-
-
-def live(automaton: ThreadAutomaton) -> ThreadAutomaton:
-    """The automaton without moves into states that lead to no match; states keep their numbers."""
-    live = {state for state, final in enumerate(automaton.final) if final}
-    grown = True
-    while grown:
-        more = {state for state, moves in enumerate(automaton.moves) if not live.isdisjoint(moves.values())}
-        grown = not more <= live
-        live |= more
-    moves = [{symbol: to for symbol, to in moves.items() if to in live} for moves in automaton.moves]
-    return ThreadAutomaton(automaton.classes, moves, automaton.final, automaton.matched)
-
-
-def outcomes_on(ignored: ThreadAutomaton, state: int, other: ThreadAutomaton, first: Ranges) -> set[str]:
-    """How a match of `ignored`, at `state` after a character of `first`, fares on the strings of `other` from there.
-
-    ``longer``: it matches within the string; ``ended``: it fails there; ``open``: neither when the string is over.
-    """
-    outcomes: set[str] = set()
-    pairs = {(state, to): None for symbol, to in other.moves[0].items() if intersect(other.classes[symbol], first)}
-    stack = list(pairs)
-    while stack:
-        at, beside = stack.pop()
-        if ignored.final[at]:
-            outcomes.add("longer")
-            continue
-        if other.final[beside]:
-            outcomes.add("open")
-        for symbol, to in other.moves[beside].items():
-            left = other.classes[symbol]
-            met: Ranges = ()
-            for going, then in ignored.moves[at].items():
-                common = intersect(left, ignored.classes[going])
-                met = union(met, common)
-                if common and (then, to) not in pairs:
-                    pairs[then, to] = None
-                    stack.append((then, to))
-            if met != left:
-                outcomes.add("ended")
-    return outcomes

@@ -9,7 +9,6 @@ grammar is refused.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,11 +17,10 @@ from lark.lexer import PatternRE, PatternStr, TerminalDef
 from .eliminate import expression_of
 from .errors import GrammarUnsupported
 from .expression import NOTHING, Alternation, Complement, Expression, Intersection, Ranges
-from .lark_ignored import live, outcomes_on
 from .lark_terminals import Terminal
 from .limits import Limits
 from .match_order import first_characters
-from .match_threads import ThreadAutomaton, Threads
+from .match_threads import ThreadAutomaton, Threads, live, outcomes_on
 from .ranges import intersect, union
 
 
@@ -61,7 +59,7 @@ class Lexer:
         self._followers = followers
         self._size = limits.max_terminal_states
         ordered = sorted(definitions, key=_rank)
-        self._strings, embedded = _strings_within(ordered)
+        self._strings, embedded = _strings_within(ordered, patterns)
         self._tried = [definition for definition in ordered if definition.name not in embedded]
         nodes = [patterns[tried.name].node for tried in self._tried] or [NOTHING]
         self._automaton = live(Threads(nodes, limits).automaton())
@@ -147,19 +145,20 @@ def _rank(definition: TerminalDef) -> tuple[int, int, int, str]:
     return (-definition.priority, -pattern.max_width, -len(pattern.value), definition.name)
 
 
-def _strings_within(ordered: Sequence[TerminalDef]) -> tuple[dict[str, list[str]], set[str]]:
+def _strings_within(
+    ordered: Sequence[TerminalDef], patterns: Mapping[str, Terminal]
+) -> tuple[dict[str, list[str]], set[str]]:
     """For each pattern the strings that it matches too, and the strings that are therefore not tried themselves."""
     within: dict[str, list[str]] = {}
     embedded: set[str] = set()
     for larger in ordered:
         if not isinstance(larger.pattern, PatternRE):
             continue
-        compiled = re.compile(larger.pattern.to_regexp())
+        automaton = patterns[larger.name].automaton()
         for definition in ordered:
             if not isinstance(definition.pattern, PatternStr) or definition.priority != larger.priority:
                 continue
-            match = compiled.match(definition.pattern.value)
-            if match is not None and match[0] == definition.pattern.value:
+            if automaton.accepts(definition.pattern.value):
                 within.setdefault(larger.name, []).append(definition.name)
                 if set(definition.pattern.flags) <= set(larger.pattern.flags):
                     embedded.add(definition.name)

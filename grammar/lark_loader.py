@@ -29,9 +29,11 @@ from .limits import Limits
 _LARK: Any = lark.load_grammar
 
 #: What the text of a grammar is made of, as far as it matters here: in strings, patterns and comments nothing else is.
+#: A quote or slash that begins none of these is not closed; lark would look for its end in exponential time.
 _PIECES = re.compile(
     r"""
-    "(?:\\"|\\\\|[^"\n])*?"i? | /(?!/)(?:\\/|\\\\|[^/])*?/[imslux]* | //[^\n]* | \#[^\n]*
+    "(?:\\.|[^"\\\n])*" | /(?!/)(?:\\[\s\S]|[^/\\])*/ | //[^\n]* | \#[^\n]*
+    | (?P<open> ["/] )
     | (?P<token> <[^<>\s"]+> )
     | (?P<directive> %(?:json|regex|lark|llguidance)\b )
     """,
@@ -77,7 +79,7 @@ def load(text: str, import_paths: Sequence[str], limits: Limits) -> Loaded:
     try:
         builder.load_grammar(prepared, "<string>")
         loaded = _load(builder, limits)
-    except (LarkGrammarError, UnexpectedInput, VisitError, AssertionError, OSError, ValueError) as error:
+    except (LarkGrammarError, UnexpectedInput, VisitError, AssertionError, OSError, ValueError, ImportError) as error:
         raise _own_error(error, builder) from None
     loaded.tokens = tokens
     return loaded
@@ -224,6 +226,10 @@ def _without_tokens(text: str) -> tuple[str, dict[str, str | int]]:
     done = 0
     for piece in _PIECES.finditer(text):
         written = piece["token"] or piece["directive"]
+        if piece["open"]:
+            what = "string" if piece["open"] == '"' else "pattern"
+            message = f"the {what} that begins here is not closed"
+            raise GrammarSyntaxError(message, _place_of(text, piece.start()))
         if not written:
             continue
         if piece["directive"]:
@@ -264,6 +270,8 @@ def _own_error(error: Exception, builder: _Builder) -> GrammarError:
         places = [place for path, _, place in builder.imports if os.path.join(*path) + ".lark" == wanted]
         message = f"there is no grammar {wanted} to import, neither in import_paths nor in lark's library"
         return GrammarSyntaxError(message, f"line {places[0].line}:{places[0].column}" if places else None)
+    if type(error) in (ValueError, ImportError):  # of a pattern whose width lark asks for
+        return GrammarSyntaxError(f"no pattern of Python's re: {error.args[-1]!s:.60}")
     message = next(iter(str(error).strip().splitlines()), "") or "the grammar is not one that lark's loader takes"
     found = _WHERE.search(message)
     if found is not None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from .eliminate import expression_of
 from .errors import GrammarError, GrammarSyntaxError, GrammarTooLarge, GrammarUnsupported
-from .expression import Bytes, Expression, Lookahead, Repeat, Source
+from .expression import Alternation, Bytes, Expression, Lookahead, Repeat, Source
 from .limits import Limits
-from .match_order import ASSERTIONS, LazyRepeat, Lookbehind, prefers_longest, without_order
+from .match_order import ASSERTIONS, LazyRepeat, Lookbehind, first_words, prefers_longest, without_order
 from .match_threads import ThreadAutomaton, Threads
 from .regex import PatternParser
 from .regex_syntax import DOTALL, IGNORE_CASE, UNICODE, VERBOSE
@@ -91,6 +91,9 @@ class Terminal:
         with self._named():
             if not contains(node, ASSERTIONS) and prefers_longest(node):
                 return without_order(node)
+            words = first_words(node) if isinstance(node, Alternation) else None
+            if words is not None:
+                return words
             threads = Threads([node], self._limits)
             if threads.always_longest():
                 return without_order(node)

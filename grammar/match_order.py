@@ -21,7 +21,7 @@ from .expression import (
     Sequence,
     StartAnchor,
 )
-from .ranges import intersect, union
+from .ranges import contains, intersect, union
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,8 @@ def _deterministic(node: Expression, following: Ranges) -> bool:
                 return False
             following = union(first_characters(part), following) if may_be_empty(part) else first_characters(part)
         return True
+    if isinstance(node, Alternation) and all(isinstance(option, Bytes) and option.text for option in node.options):
+        return _longer_first([option.text.decode() for option in node.options if isinstance(option, Bytes)], following)
     if isinstance(node, Alternation):
         seen = following if any(map(may_be_empty, node.options)) else ()
         for option in node.options:
@@ -99,6 +101,31 @@ def _deterministic(node: Expression, following: Ranges) -> bool:
             return False
         return _deterministic(node.body, union(first, following) if node.maximum != 1 else following)
     return True
+
+
+def _longer_first(words: list[str], following: Ranges) -> bool:
+    """Whether of any two words, one of which begins with the other, the longer one is tried first, and the next
+    character tells them apart."""
+    number = {word: i for i, word in reversed(list(enumerate(words)))}
+    for word, i in number.items():
+        for length in range(1, len(word)):
+            shorter = number.get(word[:length])
+            if shorter is not None and (shorter < i or contains(following, ord(word[length]))):
+                return False
+    return True
+
+
+def first_words(node: Alternation) -> Alternation | None:
+    """The options of `node` that begin with none tried earlier, if all are plain strings."""
+    kept: list[Expression] = []
+    known: set[bytes] = set()
+    for option in node.options:
+        if not isinstance(option, Bytes):
+            return None
+        if not any(option.text[:length] in known for length in range(len(option.text) + 1)):
+            known.add(option.text)
+            kept.append(option)
+    return replace(node, options=tuple(kept))
 
 
 def first_characters(node: Expression) -> Ranges:

@@ -18,7 +18,7 @@ from .errors import GrammarTooLarge, GrammarUnsupported
 from .expression import Alternation, Bytes, Characters, Expression, Lookahead, Ranges, Repeat, Sequence
 from .limits import Limits
 from .match_order import LazyRepeat, Lookbehind, may_be_empty
-from .ranges import normalise
+from .ranges import contains, intersect, normalise, union
 from .simplify import place_of
 
 #: Kinds of instructions. CHECK ends a loop whose turn took nothing; ENTER is a choice that begins such a turn.
@@ -43,6 +43,16 @@ class ThreadAutomaton:
     final: list[bool] = field(default_factory=list)
     #: Which of the patterns then matches, or -1.
     matched: list[int] = field(default_factory=list)
+
+    def accepts(self, text: str) -> bool:
+        """Whether the first match of `text` is the whole text."""
+        state = 0
+        for character in text:
+            moves = self.moves[state]
+            state = next((to for symbol, to in moves.items() if contains(self.classes[symbol], ord(character))), -1)
+            if state < 0:
+                return False
+        return self.final[state]
 
 
 def character_classes(operands: Iterable[Ranges]) -> tuple[list[Ranges], dict[Ranges, int]]:
@@ -332,3 +342,44 @@ class Threads:
                         if not with_cut:
                             return tuple(found)
         return tuple(found)
+
+
+def live(automaton: ThreadAutomaton) -> ThreadAutomaton:
+    """The automaton without moves into states that lead to no match; states keep their numbers."""
+    live = {state for state, final in enumerate(automaton.final) if final}
+    grown = True
+    while grown:
+        more = {state for state, moves in enumerate(automaton.moves) if not live.isdisjoint(moves.values())}
+        grown = not more <= live
+        live |= more
+    moves = [{symbol: to for symbol, to in moves.items() if to in live} for moves in automaton.moves]
+    return ThreadAutomaton(automaton.classes, moves, automaton.final, automaton.matched)
+
+
+def outcomes_on(automaton: ThreadAutomaton, state: int, other: ThreadAutomaton, first: Ranges) -> set[str]:
+    """How a match, at `state` after a character of `first`, fares on the strings of `other` that begin with that.
+
+    ``longer``: it matches within the string; ``ended``: it fails there; ``open``: neither when the string is over.
+    """
+    outcomes: set[str] = set()
+    pairs = {(state, to): None for symbol, to in other.moves[0].items() if intersect(other.classes[symbol], first)}
+    stack = list(pairs)
+    while stack:
+        at, beside = stack.pop()
+        if automaton.final[at]:
+            outcomes.add("longer")
+            continue
+        if other.final[beside]:
+            outcomes.add("open")
+        for symbol, to in other.moves[beside].items():
+            left = other.classes[symbol]
+            met: Ranges = ()
+            for going, then in automaton.moves[at].items():
+                common = intersect(left, automaton.classes[going])
+                met = union(met, common)
+                if common and (then, to) not in pairs:
+                    pairs[then, to] = None
+                    stack.append((then, to))
+            if met != left:
+                outcomes.add("ended")
+    return outcomes

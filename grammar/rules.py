@@ -3,9 +3,9 @@
 Each rule left over becomes a frame that others call. Fewer calls mean fewer stack nodes at run time, so rules are
 first solved and inlined as far as that stays small:
 
-* a rule that refers to itself only at its ends is no recursion. ``A = A a A | A c | d A | b`` (none of a, b, c, d
-  holding A) has the language ``X (a X)*`` with ``X = d* b c*``; with one end only that is Arden's lemma (D. Arden,
-  "Delayed-logic and finite-state machines", 1961);
+* a rule that refers to itself at its ends needs no recursion there. ``A = A a A | A c | d A | b`` has the language
+  ``X (a X)*`` with ``X = d* b c*``; with one end only that is Arden's lemma (D. Arden, "Delayed-logic and finite-state
+  machines", 1961). References to A within a, b, c, d are calls that stay;
 * a rule that does not refer to itself is put in the place of its references.
 
 So mutually right-linear rules end as one regular expression, as by Gaussian elimination, and the usual grammar of
@@ -35,11 +35,14 @@ from .expression import (
     Sequence,
 )
 from .limits import Limits
-from .simplify import CONTEXTUAL, Simplifier, children, contains, place_of
+from .simplify import CONTEXTUAL, Simplifier, children, contains, depth, place_of
 
 
-def recursive_rules(rules: Mapping[str, Expression], start: str) -> frozenset[str]:
-    """The rules, of those that `start` needs, that need themselves. Raises `GrammarError` for one that is not there."""
+def needed_rules(rules: Mapping[str, Expression], start: str) -> tuple[list[str], frozenset[str]]:
+    """The rules that `start` needs, callees first, and those of them that need themselves.
+
+    Raises `GrammarError` for one that is not there.
+    """
     needs = {}
     stack = [(start, None)]
     while stack:
@@ -51,7 +54,9 @@ def recursive_rules(rules: Mapping[str, Expression], start: str) -> frozenset[st
         found = references(rules[name])
         needs[name] = list(found)
         stack += [(other, node.source) for other, node in found.items()]  # type: ignore[misc]
-    return frozenset(name for group in _components(needs) for name in group if len(group) > 1 or name in needs[name])
+    groups = _components(needs)
+    recursive = frozenset(name for group in groups for name in group if len(group) > 1 or name in needs[name])
+    return [name for group in groups for name in group], recursive
 
 
 def references(node: Expression) -> dict[str, Reference]:
@@ -70,7 +75,10 @@ def references(node: Expression) -> dict[str, Reference]:
 
 
 def _components(graph: Mapping[str, list[str]]) -> list[list[str]]:
-    """Strongly connected components, callees first (R. Tarjan, "Depth-first search and linear graph algorithms", 1972)."""
+    """Strongly connected components, callees first.
+
+    R. Tarjan, "Depth-first search and linear graph algorithms", SIAM Journal on Computing 1 (1972).
+    """
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     open_: list[str] = []
@@ -107,10 +115,11 @@ def _components(graph: Mapping[str, list[str]]) -> list[list[str]]:
 
 
 def reduced_rules(
-    rules: Mapping[str, Expression], start: str, recursive: frozenset[str], limits: Limits
+    rules: Mapping[str, Expression], start: str, order: list[str], recursive: frozenset[str], limits: Limits
 ) -> dict[str, Expression]:
-    """Simplified rules of the same language, each proper (it has a non-empty string) and needed; `start` is one of them.
+    """Simplified rules of the same language, each of them needed and with a non-empty string; `start` is among them.
 
+    `order` and `recursive` are what `needed_rules` says.
     Raises `GrammarUnsatisfiable` where `start` matches nothing, `GrammarUnsupported` for anchors, lookaheads and
     recursive operands, which only a regular grammar may have.
     """
@@ -124,7 +133,9 @@ def reduced_rules(
                         f"the operand of {_article(kind)} must be regular: rule {min(inner)!r} is recursive",
                         place_of(node.source),
                     )
-    simplifier = Simplifier(rules, limits, recursive | _too_large(rules, start, recursive, limits))
+    simplifier = Simplifier(rules, limits, recursive | _too_large(rules, start, order, recursive, limits))
+    for name in order:
+        simplifier.kept_rule(name)
     kept: dict[str, Expression] = {}
     work = [start]
     while work:
@@ -136,7 +147,7 @@ def reduced_rules(
         for node in _nodes(body):
             if isinstance(node, CONTEXTUAL):
                 raise GrammarUnsupported(
-                    "an anchor or lookahead may stand in a recursive grammar only within the operand of an intersection",
+                    "in a recursive grammar an anchor or lookahead may stand only within an operand of an intersection",
                     place_of(node.source),
                 )
     kept = _productive(kept, start, limits)
@@ -161,30 +172,22 @@ def _nodes(node: Expression) -> list[Expression]:
 
 
 def _too_large(
-    rules: Mapping[str, Expression], start: str, recursive: frozenset[str], limits: Limits
+    rules: Mapping[str, Expression], start: str, order: list[str], recursive: frozenset[str], limits: Limits
 ) -> frozenset[str]:
     """Rules without recursion that are not to be inlined: large ones that are used more than once."""
     uses: Counter[str] = Counter()
-    order: list[str] = []
-    seen: set[str] = set()
-    work: list[tuple[str, bool]] = [(start, False)]
-    while work:  # callees before callers, but for recursive ones, which count as one position
-        name, done = work.pop()
-        if done:
-            order.append(name)
-        elif name not in seen:
-            seen.add(name)
-            found = references(rules[name])
-            uses.update(_count_uses(rules[name]))
-            work.append((name, True))
-            work += [(other, False) for other in found if other not in seen]
-    size: dict[str, int] = {}
+    for name in order:
+        uses.update(_count_uses(rules[name]))
+    size = dict.fromkeys(recursive, 1)
     large = set()
     for name in order:
-        size[name] = _size(rules[name], lambda rule: 1 if rule in recursive or rule in large else size.get(rule, 1))
-        if size[name] > limits.max_inlined_positions and uses[name] > 1 and name not in recursive and name != start:
-            if not contains(rules[name], CONTEXTUAL):
-                large.add(name)
+        if name in recursive:
+            continue
+        size[name] = _size(rules[name], lambda rule: size[rule])
+        multiple = uses[name] > 1 and name != start
+        if multiple and size[name] > limits.max_inlined_positions and not contains(rules[name], CONTEXTUAL):
+            large.add(name)
+            size[name] = 1
     return frozenset(large)
 
 
@@ -300,45 +303,85 @@ def _solved(rules: dict[str, Expression], start: str, limits: Limits) -> dict[st
     most = limits.max_inlined_positions
     if not most:
         return rules
-
-    def simplified(node: Expression) -> Expression:
-        return Simplifier(rules, limits, frozenset(rules)).simplify(node)
-
-    def size(node: Expression) -> int:
-        return _size(node, lambda rule: 1)
-
-    uses = {name: _count_uses(body) for name, body in rules.items()}
-    group_of = {name: i for i, group in enumerate(_components({n: list(uses[n]) for n in rules})) for name in group}
-    unsolvable: set[str] = set()
+    system = _System(rules, limits)
+    group_of = {}
+    for number, group in enumerate(_components({name: list(uses) for name, uses in system.uses.items()})):
+        group_of.update(dict.fromkeys(group, number))
     while True:
-        for name in list(rules):
-            if uses[name][name] and name not in unsolvable:
-                solution = _solution(rules[name], name)
-                if solution is not None:
-                    solution = simplified(solution)
-                if solution is None or size(solution) > max(most, 2 * size(rules[name])):
-                    unsolvable.add(name)
-                else:
-                    rules[name], uses[name] = solution, _count_uses(solution)
-        best, least = None, (True, most)
-        for name in rules:
-            if name == start or uses[name][name]:
-                continue
-            growth = size(rules[name]) * (sum(counts[name] for counts in uses.values()) - 1)
-            if growth < most:
-                callers = [c for c in rules if group_of[c] == group_of[name] and uses[c][name]]
-                cost = all(_is_guarded(rules[c], name) for c in callers) and bool(callers), growth
-                if cost < least:
-                    best, least = name, cost
-        if best is None:
-            return _needed(rules, start)
-        body = rules.pop(best)
-        del uses[best]
-        for name, counts in uses.items():
-            if counts[best]:
-                rules[name] = simplified(_substituted(rules[name], best, body, {}))
-                uses[name] = _count_uses(rules[name])
-                unsolvable.discard(name)
+        system.solve()
+        # Rules whose references stand between bytes are called seldom: they are inlined last, and one by one.
+        exposed = {(group_of[caller], name) for caller in system.rules for name in system.exposed[caller]}
+        order: list[tuple[bool, int, int, str]] = []
+        for name in system.rules:
+            growth = system.growth(name)
+            if name != start and growth is not None and growth < most:
+                order.append(((group_of[name], name) not in exposed, growth, len(order), name))
+        if not order:
+            return _needed(system.rules, start)
+        order.sort()
+        for guarded, *_, name in order[:1] if order[0][0] else order:
+            growth = system.growth(name)
+            if guarded and not order[0][0]:
+                break
+            if growth is not None and growth < most:
+                system.inline(name)
+
+
+class _System:
+    """Rules being solved: for each its body, size, the references in it, and those that do not stand between bytes."""
+
+    def __init__(self, rules: dict[str, Expression], limits: Limits) -> None:
+        self._limits = limits
+        self.rules = dict(rules)
+        self.size: dict[str, int] = {}
+        self._depth: dict[str, int] = {}
+        self.uses: dict[str, Counter[str]] = {}
+        self.exposed: dict[str, set[str]] = {}
+        self._total: Counter[str] = Counter()
+        self._unsolved = set(rules)
+        for name, body in rules.items():
+            self._put(name, body)
+
+    def _put(self, name: str, body: Expression) -> None:
+        self._total.subtract(self.uses.get(name, Counter()))
+        self.rules[name] = body
+        self.size[name] = _size(body, lambda rule: 1)
+        self._depth[name] = depth(body)
+        self.uses[name] = _count_uses(body)
+        self.exposed[name] = _exposed(body)
+        self._total.update(self.uses[name])
+
+    def _simplified(self, node: Expression) -> Expression:
+        return Simplifier(self.rules, self._limits, frozenset(self.rules)).simplify(node)
+
+    def solve(self) -> None:
+        """Replace what refers to itself at its ends only, as far as that does not make it too large."""
+        for name in [name for name in self.rules if name in self._unsolved]:
+            self._unsolved.discard(name)
+            solution = _solution(self.rules[name], name) if self.uses[name][name] else None
+            if solution is not None:
+                solution = self._simplified(solution)
+                if _size(solution, lambda rule: 1) <= max(self._limits.max_inlined_positions, 2 * self.size[name]):
+                    self._put(name, solution)
+
+    def growth(self, name: str) -> int | None:
+        """Positions that putting the rule in the place of its references would add; None where it is not possible."""
+        if self.uses[name][name] or 2 * self._depth[name] > self._limits.max_depth:
+            return None
+        return self.size[name] * (self._total[name] - 1)
+
+    def inline(self, name: str) -> None:
+        """Put the rule in the place of its references, and drop it."""
+        body = self.rules[name]
+        callers = [caller for caller, uses in self.uses.items() if uses[name] and caller != name]
+        if any(self._depth[caller] + self._depth[name] > self._limits.max_depth for caller in callers):
+            self._depth[name] = self._limits.max_depth  # not again
+            return
+        del self.rules[name]
+        self._total.subtract(self.uses.pop(name))
+        for caller in callers:
+            self._put(caller, self._simplified(_substituted(self.rules[caller], name, body, {})))
+            self._unsolved.add(caller)
 
 
 def _count_uses(node: Expression) -> Counter[str]:
@@ -356,17 +399,19 @@ def _count_uses(node: Expression) -> Counter[str]:
     return total
 
 
-def _is_guarded(node: Expression, name: str, before: bool = False, after: bool = False) -> bool:
-    """Do bytes stand on both sides of each reference to `name`? Calls there are few, so such a rule is inlined last."""
+def _exposed(node: Expression, before: bool = False, after: bool = False) -> set[str]:
+    """The rules with a reference in `node` that has no bytes before or after it."""
     if isinstance(node, Reference):
-        return node.rule != name or (before and after)
+        return set() if before and after else {node.rule}
     if isinstance(node, Sequence):
         solid = [isinstance(part, Bytes | Characters) for part in node.parts]
-        return all(
-            _is_guarded(part, name, before or any(solid[:i]), after or any(solid[i + 1 :]))
-            for i, part in enumerate(node.parts)
-        )
-    return all(_is_guarded(child, name, before, after) for child in children(node))
+        first = solid.index(True) if True in solid else len(solid)
+        last = len(solid) - 1 - solid[::-1].index(True) if True in solid else -1
+        found = set()
+        for i, part in enumerate(node.parts):
+            found |= _exposed(part, before or first < i, after or i < last)
+        return found
+    return set().union(*(_exposed(child, before, after) for child in children(node)))
 
 
 def _substituted(node: Expression, name: str, body: Expression, done: dict[int, Expression]) -> Expression:
@@ -385,46 +430,42 @@ def _substituted(node: Expression, name: str, body: Expression, done: dict[int, 
     return done[id(node)]
 
 
-def _mentions(node: Expression, name: str) -> bool:
-    return any(isinstance(at, Reference) and at.rule == name for at in _nodes(node))
-
-
-def _split(node: Expression, name: str, last: bool) -> tuple[Expression, Expression] | None:
-    """(P, Q) with ``node = P name | Q`` (`last`) or ``name P | Q``, Q without `name` at that end; None where it is not so."""
+def _split(node: Expression, name: str, last: bool) -> tuple[Expression, Expression]:
+    """(P, Q) with ``node = P name | Q`` (`last`) or ``name P | Q``, few references left in Q."""
     if isinstance(node, Reference) and node.rule == name:
         return EMPTY, NOTHING
-    if not _mentions(node, name):
-        return NOTHING, node
     if isinstance(node, Alternation):
         pairs = [_split(option, name, last) for option in node.options]
-        if None in pairs:
-            return None
-        return Alternation(tuple(p[0] for p in pairs if p)), Alternation(tuple(p[1] for p in pairs if p))
+        if all(pair[0] is NOTHING for pair in pairs):
+            return NOTHING, node
+        return Alternation(tuple(pair[0] for pair in pairs)), Alternation(tuple(pair[1] for pair in pairs))
     if isinstance(node, Sequence):
         end, rest = (node.parts[-1], node.parts[:-1]) if last else (node.parts[0], node.parts[1:])
         pair = _split(end, name, last)
-        if pair is None:
-            return None
+        if pair[0] is NOTHING:
+            return NOTHING, node
         if last:
             return Sequence((*rest, pair[0])), Sequence((*rest, pair[1]))
         return Sequence((pair[0], *rest)), Sequence((pair[1], *rest))
     if isinstance(node, Repeat) and node.minimum == 0 and node.maximum == 1:
         pair = _split(node.body, name, last)
-        return None if pair is None else (pair[0], Alternation((pair[1], EMPTY)))
-    return None
+        return (NOTHING, node) if pair[0] is NOTHING else (pair[0], Alternation((pair[1], EMPTY)))
+    return NOTHING, node
 
 
 def _solution(body: Expression, name: str) -> Expression | None:
-    """An expression without `name` that is the least solution of ``name = body``; None where this finds none."""
-    first = _split(body, name, False)
-    if first is None:
+    """The least solution of ``name = body`` for the references at the ends of `body`; None where there are none.
+
+    Others, if they stand between bytes, are taken as given and stay. That may be done one after the other: H. Bekic,
+    "Definable operations in general algebras, and the theory of automata and flowcharts" (1969).
+    """
+    after, rest = _split(body, name, False)
+    both, ended = _split(after, name, True)
+    begun, base = _split(rest, name, True)
+    if both is NOTHING and ended is NOTHING and begun is NOTHING:
         return None
-    after, rest = first
-    both, ended = _split(after, name, True) or (None, None)
-    begun, base = _split(rest, name, True) or (None, None)
-    if both is None or ended is None or begun is None or base is None:
-        return None
-    if any(_mentions(part, name) for part in (both, ended, begun, base)):
+    # Calls with no bytes around them would take the place of such that end as their caller does, which cost less.
+    if any(name in _exposed(part) for part in (both, ended, begun, base)):
         return None
     item = Sequence((Repeat(begun, 0, None), base, Repeat(ended, 0, None)))
     return Sequence((item, Repeat(Sequence((both, item)), 0, None)))

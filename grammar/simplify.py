@@ -211,23 +211,22 @@ def children(node: Expression) -> tuple[Expression, ...]:
     return ()
 
 
-def depth(rules: Mapping[str, Expression], start: str) -> int:
-    """How deep nodes are nested in what a rule stands for; rules within themselves are not followed."""
+def depth(root: Expression) -> int:
+    """How deep nodes are nested in `root`; references are not followed."""
     known: dict[int, int] = {}
     opened: set[int] = set()
-    root = rules.get(start)
-    stack = [root] if root is not None else []
+    stack = [root]
     while stack:
         at = stack[-1]
         key = id(at)
-        inner = (rules[at.rule],) if isinstance(at, Reference) and at.rule in rules else children(at)
+        inner = children(at)
         if key not in opened:
             opened.add(key)
             stack.extend(child for child in inner if id(child) not in opened)
         else:
             stack.pop()
             known[key] = 1 + max((known.get(id(child), 0) for child in inner), default=0)
-    return known[id(root)] if root is not None else 0
+    return known[id(root)]
 
 
 def contains(node: Expression, kinds: type[Expression] | tuple[type[Expression], ...]) -> bool:

@@ -17,6 +17,8 @@ from .layout import (
     B_CONFIGS,
     B_GRAPH,
     B_HISTORY,
+    B_JOB,
+    B_JOB_GRAPH,
     B_OLDEST,
     B_POSITION,
     BLOCK_COUNT,
@@ -29,8 +31,12 @@ from .layout import (
     CONFIG_HEADS,
     CONFIG_WORDS,
     COUNT_WORK,
+    DIRECT,
     G_AUTOMATON,
     G_TOKEN_IDS,
+    IDLE,
+    J_LIST,
+    J_STAGE,
     MAX_GRAPH_HEADS,
     S_ARENA,
     S_COUNT,
@@ -86,11 +92,10 @@ def _renewed(graph, number, lowest):  # type: ignore[no-untyped-def]
 
 
 @helper
-def move_blocks(graph, source, end, lowest, target, first):  # type: ignore[no-untyped-def]
-    """Move the marked blocks between the addresses `source` and `end` to `target`, in order; returns the words moved.
+def number_blocks(source, end, first):  # type: ignore[no-untyped-def]
+    """Number the marked blocks between two addresses as if they lay one after the other from `first` on.
 
-    All numbers from `lowest` on are those of blocks in this part; the new ones begin with `first`. Each block's new
-    number stays in BLOCK_MARK of its old place, plus 2, unless another block has been moved there.
+    A number, plus 2, is kept in BLOCK_MARK. Returns the number after the last.
     """
     number = first
     at = source
@@ -100,6 +105,17 @@ def move_blocks(graph, source, end, lowest, target, first):  # type: ignore[no-u
             store_i64(at, BLOCK_MARK, number + 2)
             number += size
         at += 8 * size
+    return number
+
+
+@helper
+def move_blocks(graph, source, end, lowest, target, first):  # type: ignore[no-untyped-def]
+    """Move the marked blocks between the addresses `source` and `end` to `target`, in order; returns the words moved.
+
+    All numbers from `lowest` on are those of blocks in this part; the new ones begin with `first`. Each block's new
+    number stays in BLOCK_MARK of its old place, plus 2, unless another block has been moved there.
+    """
+    number = number_blocks(source, end, first)
     at = source
     while at < end:
         triples, done = load_i64(at, BLOCK_COUNT), load_i64(at, BLOCK_DONE)
@@ -130,58 +146,70 @@ def _history_config(batch, slot, position):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _compact(batch, graph, slot, extra):  # type: ignore[no-untyped-def]
-    """Drop what neither the slot's history nor block `extra` (or -1) needs; returns the new number of `extra`.
-
-    Scratch must hold nothing.
-    """
+def _compact(batch, graph, slot):  # type: ignore[no-untyped-def]
+    """Drop what neither the slot's history nor the marked blocks in scratch need, and renumber what these refer to."""
     arena = load_i64(graph, S_ARENA)
-    used = load_i64(load_i64(batch, B_ARENA_USED), slot)
+    end = arena + 8 * load_i64(load_i64(batch, B_ARENA_USED), slot)
+    scratch = load_i64(graph, S_SCRATCH)
+    scratch_end = scratch + 8 * load_i64(graph, S_USED)
     first = load_i64(load_i64(batch, B_OLDEST), slot)
     last = load_i64(load_i64(batch, B_POSITION), slot)
+    job = load_i64(batch, B_JOB)
+    if load_i64(job, J_LIST) == DIRECT and load_i64(load_i64(batch, B_JOB_GRAPH), S_ARENA) == arena:
+        store_i64(job, J_STAGE, IDLE)  # an unfinished mask over blocks that move now
     stack = load_i64(graph, S_STACK)
     store_i64(stack, 0, 0)  # the bottom node
-    n = 1
-    if extra >= 0:
-        store_i64(stack, n, extra)
-        n += 1
-    mark_blocks(graph, n, 0)
+    mark_blocks(graph, 1, 0)
+    at = scratch
+    while at < scratch_end:
+        triples = load_i64(at, BLOCK_COUNT)
+        if load_i64(at, BLOCK_MARK):
+            for k in range(triples):
+                other = load_i64(at, BLOCK_TRIPLES + 3 * k)
+                if other < SCRATCH_BASE:
+                    store_i64(stack, 0, other)
+                    mark_blocks(graph, 1, 0)
+        at += 8 * (BLOCK_TRIPLES + 3 * triples + load_i64(at, BLOCK_DONE))
     for position in range(first, last + 1):
         config = _history_config(batch, slot, position)
         if load_i64(config, CONFIG_HEADS):
             store_i64(stack, 0, load_i64(config, CONFIG_BLOCK))
             mark_blocks(graph, 1, 0)
     # The numbers outside the arena are renewed while the old places still tell the new ones.
-    at = arena
-    end = arena + 8 * used
-    number = 0
-    while at < end:
-        size = BLOCK_TRIPLES + 3 * load_i64(at, BLOCK_COUNT) + load_i64(at, BLOCK_DONE)
-        if load_i64(at, BLOCK_MARK):
-            store_i64(at, BLOCK_MARK, number + 2)
-            number += size
-        at += 8 * size
+    number_blocks(arena, end, 0)
     for position in range(first, last + 1):
         config = _history_config(batch, slot, position)
         if load_i64(config, CONFIG_HEADS):
             store_i64(config, CONFIG_BLOCK, _renewed(graph, load_i64(config, CONFIG_BLOCK), 0))
-    if extra >= 0:
-        extra = _renewed(graph, extra, 0)
+    at = scratch
+    while at < scratch_end:
+        triples, done = load_i64(at, BLOCK_COUNT), load_i64(at, BLOCK_DONE)
+        if load_i64(at, BLOCK_MARK):
+            for k in range(triples + done):
+                place = BLOCK_TRIPLES + (3 * k if k < triples else 2 * triples + k)
+                if load_i64(at, place) < SCRATCH_BASE:
+                    store_i64(at, place, _renewed(graph, load_i64(at, place), 0))
+        at += 8 * (BLOCK_TRIPLES + 3 * triples + done)
+    count_up(batch, COUNT_WORK, (end - arena) // 64)
     store_i64(load_i64(batch, B_ARENA_USED), slot, move_blocks(graph, arena, end, 0, arena, 0))
-    count_up(batch, COUNT_WORK, used // 8)
-    return extra
 
 
 @helper
 def _commit(batch, graph, slot, block):  # type: ignore[no-untyped-def]
-    """Copy scratch block `block` and what it needs to the slot's arena; returns its new number, -1: no room."""
+    """Copy scratch block `block` and what it needs to the slot's arena; returns its new number, -1: no room.
+
+    The arena is compacted only where there is no room otherwise. Scratch is empty afterwards.
+    """
     if block < SCRATCH_BASE:
         return block
     store_i64(load_i64(graph, S_STACK), 0, block)
     words = mark_blocks(graph, 1, SCRATCH_BASE)
     used = load_i64(load_i64(batch, B_ARENA_USED), slot)
     if used + words > load_i64(batch, B_ARENA_WORDS):
-        return -1
+        _compact(batch, graph, slot)
+        used = load_i64(load_i64(batch, B_ARENA_USED), slot)
+        if used + words > load_i64(batch, B_ARENA_WORDS):
+            return -1
     scratch = load_i64(graph, S_SCRATCH)
     end = scratch + 8 * load_i64(graph, S_USED)
     move_blocks(graph, scratch, end, SCRATCH_BASE, load_i64(graph, S_ARENA) + 8 * used, used)
@@ -221,6 +249,7 @@ def start_graph(batch, grammar, slot, config):  # type: ignore[no-untyped-def]
     """Put the slot of a recursive grammar before its first token."""
     automaton = load_i64(grammar, G_AUTOMATON)
     graph = graph_of_slot(batch, slot)
+    store_i64(config, CONFIG_HEADS, 0)
     store_i64(load_i64(batch, B_ARENA_USED), slot, put_bottom(load_i64(graph, S_ARENA), 0))
     reached = load_i64(graph, S_REACHED)
     store_i64(reached, 0, 0)
@@ -228,14 +257,6 @@ def start_graph(batch, grammar, slot, config):  # type: ignore[no-untyped-def]
     store_i64(reached, 2, 0)
     block = close_graph(grammar, automaton, graph, 1)
     return load_i64(graph, S_FAILED) == 0 and _write_config(batch, graph, slot, block, config) == ACCEPTED
-
-
-@helper
-def _make_room(batch, graph, slot, extra):  # type: ignore[no-untyped-def]
-    """Compact the slot's arena where one token might not fit; returns the new number of block `extra`."""
-    if load_i64(load_i64(batch, B_ARENA_USED), slot) + SCRATCH_BLOCK_WORDS // 4 > load_i64(batch, B_ARENA_WORDS):
-        return _compact(batch, graph, slot, extra)
-    return extra
 
 
 @helper
@@ -248,8 +269,6 @@ def accept_graph(batch, grammar, slot, config, data, begin, end, target, keep): 
         return REFUSED
     automaton = load_i64(grammar, G_AUTOMATON)
     graph = graph_of_slot(batch, slot)
-    if keep:
-        _make_room(batch, graph, slot, -1)
     block = load_i64(config, CONFIG_BLOCK)
     for i in range(begin, end):
         count = reach_byte_graph(automaton, graph, block, load_u8(data, i))
@@ -265,7 +284,6 @@ def accept_graph(batch, grammar, slot, config, data, begin, end, target, keep): 
             block = _commit(batch, graph, slot, block)
             if block < 0:
                 return TOO_DEEP
-            block = _make_room(batch, graph, slot, block)
             store_i64(graph, S_COUNT, heads)
             store_i64(graph, S_FLAGS, flags)
     count_up(batch, COUNT_WORK, load_i64(graph, S_WORK))
@@ -282,8 +300,6 @@ def accept_symbol_graph(batch, grammar, slot, config, token, target, keep):  # t
     automaton = load_i64(grammar, G_AUTOMATON)
     token_ids = load_i64(grammar, G_TOKEN_IDS)
     graph = graph_of_slot(batch, slot)
-    if keep:
-        _make_room(batch, graph, slot, -1)
     heads = block_at(graph, load_i64(config, CONFIG_BLOCK))
     reached = load_i64(graph, S_REACHED)
     starts = section(automaton, AT_TOKEN_START)

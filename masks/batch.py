@@ -24,7 +24,9 @@ from .layout import (
     B_ARENA_USED,
     B_ARENA_WORDS,
     B_ARENAS,
+    B_CALLED,
     B_CONFIGS,
+    B_CONTINUATIONS,
     B_COUNTERS,
     B_DEDUP,
     B_DEDUP_SIZE,
@@ -40,7 +42,10 @@ from .layout import (
     B_JOB,
     B_JOB_CHILDREN,
     B_JOB_CONFIGS,
+    B_JOB_EVENTS,
     B_JOB_GRAPH,
+    B_JOB_KEYS,
+    B_JOB_LIST,
     B_JOB_RANKS,
     B_JOB_REGISTER,
     B_JOB_SELECTION,
@@ -58,8 +63,10 @@ from .layout import (
     B_PAIRS,
     B_POSITION,
     B_REQUEST,
+    B_RETURNS,
     B_RUN_CONTEXT,
     B_RUN_JOB,
+    B_RUN_STACK,
     B_SCRATCH,
     B_SET_SCRATCH,
     B_SLOT_GRAMMAR,
@@ -67,13 +74,16 @@ from .layout import (
     B_TABLE,
     B_TABLE_SIZE,
     B_TEXT_START,
+    B_VISIT,
     B_VOCABULARY,
     B_VOCABULARY_START,
     B_WORDS,
+    CALLED_WORDS,
     COMPLETE,
     CONFIG_FIRST_HEAD,
     CONFIG_HEADS,
     CONFIG_WORDS,
+    CONTINUATION_WORDS,
     COUNT_ACCEPTED,
     COUNT_CONTEXTS,
     COUNT_FLUSHES,
@@ -98,16 +108,24 @@ from .layout import (
     J_SOURCE,
     J_STAGE,
     JOB_WORDS,
+    KEY_WORDS,
     LOOP_WORDS,
+    MAX_CALLED,
+    MAX_CONTINUATIONS,
     MAX_EDGES,
     MAX_ENDS,
+    MAX_EVENTS,
     MAX_FRESH,
     MAX_GRAPH_HEADS,
+    MAX_KEYS,
     MAX_PAIRS,
+    MAX_RETURNS,
+    MAX_UNDECIDED,
     PAIR_WORDS,
     PENDING,
     READY,
     REQUEST_WORDS,
+    RETURN_WORDS,
     S_EDGES,
     S_FIELDS,
     S_FRESH,
@@ -118,9 +136,11 @@ from .layout import (
     S_TRIPLES,
     SCRATCH_BLOCK_WORDS,
     SCRATCH_WORDS,
+    VISIT_WORDS,
 )
 from .memory import Block
 from .resident import Resident
+from .stack_walk import run_stack_walk
 from .tables import EndSets, MaskTables
 from .trie import tables_of
 from .walk import run_job
@@ -215,6 +235,7 @@ class Batch:
             (B_TABLE_SIZE, table),
             (B_RUN_JOB, entry_address(run_job)),
             (B_RUN_CONTEXT, entry_address(run_context)),
+            (B_RUN_STACK, entry_address(run_stack_walk)),
             (B_GRAPH_CALL, entry_address(graph_call)),
             (B_ARENA_WORDS, stack_bytes // 8),
         ):
@@ -243,6 +264,7 @@ class Batch:
             (B_JOB_REGISTER, np.zeros(path, np.int64)),
             (B_JOB_CONFIGS, np.zeros((path, CONFIG_WORDS), np.int64)),
             (B_JOB_SETS, np.zeros(path, np.int64)),
+            (B_JOB_LIST, np.zeros(MAX_UNDECIDED + 64, np.int32)),
             (B_JOB_CHILDREN, np.zeros(path, np.int64)),
             (B_JOB_TOTAL, np.zeros(words, np.int64)),
             (B_JOB_SELECTION, np.zeros(SELECTION_WORDS, np.int64)),
@@ -253,6 +275,7 @@ class Batch:
         ):
             array += 0  # touch every page now rather than in a step
             block.set_array(field, array)
+        block.pack()
         job = block.arrays[B_JOB]
         self._job_parts = (np.zeros(CONFIG_WORDS, np.int64), np.zeros(4, np.int64), np.zeros(2 * LOOP_WORDS, np.int64))
         for field, part in zip((J_SOURCE, J_FOLLOW, J_LOOP), self._job_parts, strict=True):
@@ -322,7 +345,11 @@ class Batch:
         self._of_slot[slot] = resident
         self._eos[slot] = ends
         self._give_arena(slot)
-        self.reset(slot)
+        try:
+            self.reset(slot)
+        except (MemoryError, StackLimitError):
+            self.remove(slot)
+            raise
         return slot
 
     def _give_arena(self, slot: int) -> None:
@@ -354,7 +381,18 @@ class Batch:
                 graph.set_array(part, array)
             self._graphs.append(graph)
             self._block.set_number(field, graph.address)
-        self._block.set_array(B_PAIRS, np.zeros((MAX_PAIRS, PAIR_WORDS), np.int64))
+        for field, shape in (
+            (B_PAIRS, (MAX_PAIRS, PAIR_WORDS)),
+            (B_CALLED, (MAX_CALLED, CALLED_WORDS)),
+            (B_RETURNS, (MAX_RETURNS, RETURN_WORDS)),
+            (B_CONTINUATIONS, (MAX_CONTINUATIONS, CONTINUATION_WORDS)),
+            (B_VISIT, (VISIT_WORDS,)),
+            (B_JOB_EVENTS, (MAX_EVENTS,)),
+            (B_JOB_KEYS, (MAX_KEYS, KEY_WORDS)),
+        ):
+            array = np.zeros(shape, np.int64)
+            array += 0
+            self._block.set_array(field, array)
 
     def _drop_direct(self) -> None:
         """Forget a mask that is being computed from a sequence's own stack, which is about to change."""
@@ -448,9 +486,11 @@ class Batch:
 
     def reset(self, slot: int) -> None:
         """Put `slot` before its first token."""
-        self._used(slot)
+        resident = self._used(slot)
         self._drop_direct()
         if not _advance.start(self._address, slot):
+            if resident.compiled.automaton.flags & RECURSIVE:
+                raise StackLimitError("the grammar has too many open ways to begin a text")
             raise MemoryError("no room for the state sets of this grammar: fewer slots or a smaller max_rollback")
 
     def fork(self, slot: int) -> int:

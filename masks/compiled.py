@@ -16,7 +16,7 @@ from ..grammar.expression import Grammar
 from ..grammar.limits import Limits
 from ..grammar.text import matches_text_only
 from . import cache
-from .errors import VocabularyError
+from .errors import UnknownTokenError, VocabularyError
 from .prepare import absent_bytes, spelling
 from .ready import Ready, build
 from .trie import tables_of
@@ -102,8 +102,21 @@ class CompiledGrammar:
 
 
 def _token_ids(automaton: Automaton, vocabulary: Vocabulary) -> npt.NDArray[np.int32]:
-    """The id of each special token that the grammar names. Raises `VocabularyError` for one that is not there."""
-    return np.array([vocabulary.id_of(name) for name in automaton.metadata["tokens"]], np.int32)
+    """The id of each special token that the grammar names. Raises `UnknownTokenError` for one that is not there."""
+    try:
+        return np.array([vocabulary.id_of(name) for name in automaton.metadata["tokens"]], np.int32)
+    except VocabularyError as error:
+        raise UnknownTokenError(str(error)) from None
+
+
+def _check_special(name: str | int, vocabulary: Vocabulary) -> None:
+    """Raise `VocabularyError` if a token that the grammar excludes as a special one is text in this vocabulary."""
+    if isinstance(name, str) and name not in vocabulary.names:
+        spelled = name.encode()
+        if any(vocabulary.token(i) == spelled for i in range(vocabulary.size) if vocabulary.is_text[i]):
+            raise VocabularyError(f"the grammar excludes the special token {name!r}, which is text in this vocabulary")
+    elif vocabulary.is_text[vocabulary.id_of(name)]:
+        raise VocabularyError(f"the grammar excludes token {name!r} as a special one; in this vocabulary it is text")
 
 
 def compile(
@@ -112,12 +125,14 @@ def compile(
     """Compile `grammar` for `vocabulary`.
 
     Results are kept on disk (`masks.cache`) unless `use_cache` is false. Raises the subclasses of
-    `GrammarError`, and `VocabularyError` for a special token that the vocabulary does not have.
+    `GrammarError`, and `UnknownTokenError`, which is one too, for a special token that the vocabulary does not have.
     """
     if not isinstance(grammar, Grammar):
         raise TypeError(
             f"a grammar made by stepmask.regex, stepmask.choice, ... is needed, not {type(grammar).__name__}"
         )
+    for name in grammar.options.get("special_tokens", ()):
+        _check_special(name, vocabulary)
     warm_up()
     tables = tables_of(vocabulary)
     begin = time.perf_counter()

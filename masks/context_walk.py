@@ -1,22 +1,23 @@
-"""Contexts: what one state does to the vocabulary whatever is below it on the stack. Resumable like `masks.walk`.
+"""Contexts: what one state does to the vocabulary within its own frame, whatever stack is below. Resumable.
 
-The walk begins in a frame whose stack is unknown: its only continuation is to leave. Tokens that stay alive inside
-are the context's own mask; each trie node at which the frame may return goes on its *residual* list, to be walked
-again from the states that a real stack returns to. A context is walked over the whole vocabulary (from byte edges
-only: what the state calls are heads of their own) or over such a list. Without contexts the same walk goes over the
-whole real configuration; then nothing is left over.
+The walk never leaves the frame. It finds the tokens alive there (the context's own mask), the trie nodes at which the
+frame may return, and for each call edge the trie nodes at which that call may be made: lists that are walked again,
+from the states that a real stack returns to and from the starts of the frames called (`masks.contexts`). A context is
+walked over the whole vocabulary, from byte edges only (what a resting head calls are heads of their own), or below the
+nodes of such a list, where calls may come first.
 """
 
 from __future__ import annotations
 
 from .._numba import helper, kernel
-from ..grammar.automaton import FINAL, H_N_CLASSES, HAS_CALLS, HAS_TOKENS
-from .graph import block_at, close_graph, put_bottom, reach_byte_graph
+from ..grammar.automaton import COUNTER, FINAL, H_N_CLASSES, H_N_FRAMES, HAS_CALLS, HAS_TOKENS
 from .layout import (
     B_JOB,
     B_JOB_CHILDREN,
     B_JOB_CONFIGS,
-    B_JOB_GRAPH,
+    B_JOB_EVENTS,
+    B_JOB_KEYS,
+    B_JOB_LIST,
     B_JOB_RANKS,
     B_JOB_REGISTER,
     B_JOB_SELECTION,
@@ -25,22 +26,21 @@ from .layout import (
     B_JOB_UNDECIDED,
     B_VOCABULARY,
     B_WORDS,
-    BLOCK_COUNT,
-    BLOCK_TRIPLES,
-    COMPLETE,
-    CONFIG_FLAGS,
-    CONFIG_WORDS,
     COUNT_CONTEXTS,
     COUNT_WORK,
-    DIRECT,
     G_AUTOMATON,
-    G_RESIDUALS,
-    G_RESIDUALS_USED,
+    G_CALL_STAMPS,
+    G_STAMP,
     G_TOKEN_IDS,
     IDLE,
+    J_AFTER_SPACE,
     J_CURSOR,
+    J_DEPTH,
+    J_EVENT_COUNT,
+    J_FAILED,
     J_FOLLOW,
     J_GRAMMAR,
+    J_KEY_COUNT,
     J_KEY_HIGH,
     J_KEY_LOW,
     J_LIST,
@@ -49,31 +49,39 @@ from .layout import (
     J_LOOP,
     J_PATH_LENGTH,
     J_PATH_RANK,
-    J_RESIDUAL_LENGTH,
     J_STAGE,
+    J_STAMP,
     J_UNFINISHED,
     J_VOCABULARY,
+    KEY_CALL,
+    KEY_COUNT,
+    KEY_REGISTER,
+    KEY_WORDS,
+    L_AFTER,
+    L_CLASS,
+    L_FIRST,
+    L_LIMIT,
     L_SELF,
     LISTS,
-    MAX_RESIDUALS,
+    LOOP_WORDS,
+    MAX_EVENTS,
+    MAX_KEYS,
+    MAX_UNDECIDED,
     NEXT_HEAD,
+    NO_LIMIT,
     RANKS,
-    S_ARENA,
-    S_COUNT,
-    S_FAILED,
-    S_FLAGS,
-    S_REACHED,
-    S_SCRATCH,
-    S_USED,
-    S_WORK,
-    SCRATCH_BASE,
+    SPACE,
     TRIE,
 )
 from .machine import (
     AT_BYTE_CLASS,
+    AT_CALL_FRAME,
+    AT_CALL_START,
     AT_DENSE,
     AT_EDGES,
+    AT_FRAME_FIRST,
     AT_FRAME_FOLLOW,
+    AT_FRAME_KIND,
     AT_STATE_FLAGS,
     AT_TOKEN_START,
     AT_TOKEN_SYMBOL,
@@ -84,10 +92,11 @@ from .machine import (
     next_register,
     restart_of,
 )
-from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i32, store_i64
+from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
 from .pool import count
+from .select import select_wide
 from .trie import (
-    RECORD_LENGTH,
+    RECORD_BYTES,
     RECORD_VALID,
     SAME_TOKENS,
     TOKEN_ENDS,
@@ -99,136 +108,142 @@ from .trie import (
     V_RANK_BYTES,
     V_RANK_ID,
     V_RANK_NODE,
+    V_RANK_START,
     V_RANK_WORDS,
     V_RECORD,
     V_ROOT,
 )
-from .walk import CONFIG_COST, MAX_UNDECIDED, fill_stay, set_bit, sort_undecided, step_fast
-from .wide import add_state_bytes, find_loops, select_wide
+from .walk import CONFIG_COST, fill_stay, set_bit, sort_undecided, step_fast
+from .wide import add_state_bytes, find_loop, find_loops, local_step
 
-#: Words of an entry of B_JOB_CONFIGS here: the block of the heads, and the scratch in use once it was made.
-_BLOCK, _USED = 2, 3
-#: What `run_context` returns where a limit of the stack graph was passed, so that there is no mask.
+#: What `run_context` returns where there is no context for this state: its counter may go on in two ways at once.
 FAILED = -2
+#: In the place of a call edge: the frame returns.
+RETURNS = -1
 
 
 @helper
-def _entry(batch, depth):  # type: ignore[no-untyped-def]
-    return load_i64(batch, B_JOB_CONFIGS) + 8 * CONFIG_WORDS * depth
+def _slow_states(automaton):  # type: ignore[no-untyped-def]
+    """Flags of states that are more than their byte edges, as `walk.step_fast` takes them: the ends of items."""
+    kinds = section(automaton, AT_FRAME_KIND)
+    for frame in range(load_i64(automaton, H_N_FRAMES)):
+        if load_u8(kinds, frame) == COUNTER:
+            return FINAL
+    return 0
 
 
 @helper
-def _is_simple(automaton, state, register):  # type: ignore[no-untyped-def]
-    """Is nothing called in `state`, nor where another item of its counter begins?"""
-    if flags_of(automaton, state) & HAS_CALLS:
-        return False
-    start = restart_of(automaton, state, register)
-    return start < 0 or flags_of(automaton, start) & HAS_CALLS == 0
-
-
-@helper
-def _close_entry(batch, grammar, automaton, graph, reached, depth):  # type: ignore[no-untyped-def]
-    """Make the closed form of the `reached` triples in S_REACHED the path's entry `depth`."""
-    block = close_graph(grammar, automaton, graph, reached)
-    entry = _entry(batch, depth)
-    states = load_i64(batch, B_JOB_STATE)
-    store_i64(entry, CONFIG_FLAGS, load_i64(graph, S_FLAGS))
-    store_i64(entry, _BLOCK, block)
-    store_i64(entry, _USED, load_i64(graph, S_USED))
-    store_i64(states, depth, -1)
-    if load_i64(graph, S_COUNT) == 1 and load_i64(graph, S_FAILED) == 0:
-        # Back in the frame the walk began in, with one head: the short form.
-        heads = block_at(graph, block)
-        state, register = load_i64(heads, BLOCK_TRIPLES + 1), load_i64(heads, BLOCK_TRIPLES + 2)
-        if load_i64(heads, BLOCK_TRIPLES) == SCRATCH_BASE and _is_simple(automaton, state, register):
-            store_i64(states, depth, state)
-            store_i64(load_i64(batch, B_JOB_REGISTER), depth, register)
-
-
-@helper
-def _put_reached(reached, index, state, register):  # type: ignore[no-untyped-def]
-    store_i64(reached, 3 * index, SCRATCH_BASE)
-    store_i64(reached, 3 * index + 1, state)
-    store_i64(reached, 3 * index + 2, register)
-
-
-@helper
-def _step_context(batch, grammar, automaton, graph, depth, byte):  # type: ignore[no-untyped-def]
-    """Extend the path by one byte: entry `depth` -> entry `depth + 1`. Returns the work, negative where it dies.
-
-    An entry is one head of the frame the walk began in (B_JOB_STATE, B_JOB_REGISTER) or, the state being -1, a block.
-    Either way CONFIG_FLAGS says whether that frame may return there.
-    """
+def _step_counter(batch, automaton, depth, byte):  # type: ignore[no-untyped-def]
+    """Extend the path by one byte that may begin another item. Returns the target, -1 where it dies."""
     states, registers = load_i64(batch, B_JOB_STATE), load_i64(batch, B_JOB_REGISTER)
-    state = load_i64(states, depth)
-    used = load_i64(_entry(batch, depth), _USED)
-    store_i64(graph, S_USED, used)
-    reached = load_i64(graph, S_REACHED)
-    if state >= 0:
-        register = load_i64(registers, depth)
-        target = delta(automaton, state, byte)
-        start = restart_of(automaton, state, register)
-        other, again = -1, register
-        if start >= 0:
-            other, again = delta(automaton, start, byte), next_register(automaton, state, register)
-        if target < 0 and other < 0:
-            return -1
-        n = 0
-        if target >= 0:
-            _put_reached(reached, 0, target, register)
-            n = 1
+    state, register = load_i64(states, depth), load_i64(registers, depth)
+    target = delta(automaton, state, byte)
+    start = restart_of(automaton, state, register)
+    if start >= 0:
+        other = delta(automaton, start, byte)
         if other >= 0:
-            _put_reached(reached, n, other, again)
-            n += 1
-        if n == 1:
-            if target < 0:
-                target, register = other, again
-            if _is_simple(automaton, target, register):
-                entry = _entry(batch, depth + 1)
-                store_i64(entry, CONFIG_FLAGS, COMPLETE if may_return(automaton, target, register) else 0)
-                store_i64(entry, _USED, used)
-                store_i64(states, depth + 1, target)
-                store_i64(registers, depth + 1, register)
-                return 1
-    else:
-        n = reach_byte_graph(automaton, graph, load_i64(_entry(batch, depth), _BLOCK), byte)
-        if n == 0:
-            return -2
-    _close_entry(batch, grammar, automaton, graph, n, depth + 1)
-    return CONFIG_COST
+            if target >= 0:
+                store_i64(load_i64(batch, B_JOB), J_FAILED, 1)
+            target = other
+            register = next_register(automaton, state, register)
+    store_i64(states, depth + 1, target)
+    store_i64(registers, depth + 1, register)
+    return target
 
 
 @helper
-def _note_return(batch, grammar, vocabulary, node):  # type: ignore[no-untyped-def]
-    """The frame may return at trie node `node`: put it on the residual list if any token goes on as one may there."""
-    packed = load_i64(load_i64(vocabulary, V_NODE), node)
-    children = (packed >> 16) & 0xFFFF
-    if children == 0:
-        return
+def _note(batch, grammar, call, register, node):  # type: ignore[no-untyped-def]
+    """At trie node `node` call edge `call` may be followed with this register, or (RETURNS) the frame may return."""
     job = load_i64(batch, B_JOB)
-    follow = load_i64(job, J_FOLLOW)
+    keys = load_i64(batch, B_JOB_KEYS)
+    n = load_i64(job, J_KEY_COUNT)
+    stamps = load_i64(grammar, G_CALL_STAMPS)
+    stamp = load_i64(job, J_STAMP)
+    # The first place of the table is that of RETURNS.
+    known = load_i64(stamps, call + 1)
+    number = known & 0xFFFF
+    if known >> 16 != stamp or load_i64(keys + 8 * KEY_WORDS * number, KEY_REGISTER) != register:
+        number = 0
+        while number < n and (
+            load_i64(keys + 8 * KEY_WORDS * number, KEY_CALL) != call
+            or load_i64(keys + 8 * KEY_WORDS * number, KEY_REGISTER) != register
+        ):
+            number += 1
+        if number == MAX_KEYS:
+            store_i64(job, J_FAILED, 1)
+            return
+        if number == n:
+            store_i64(keys + 8 * KEY_WORDS * n, KEY_CALL, call)
+            store_i64(keys + 8 * KEY_WORDS * n, KEY_REGISTER, register)
+            store_i64(keys + 8 * KEY_WORDS * n, KEY_COUNT, 0)
+            store_i64(job, J_KEY_COUNT, n + 1)
+        store_i64(stamps, call + 1, (stamp << 16) | number)
+    event = (number << 32) | node
+    events = load_i64(batch, B_JOB_EVENTS)
+    at = load_i64(job, J_EVENT_COUNT)
+    for back in range(min(at, 8)):
+        if load_i64(events, at - 1 - back) == event:
+            return
+    if at == MAX_EVENTS:
+        store_i64(job, J_FAILED, 1)
+        return
+    store_i64(events, at, event)
+    store_i64(job, J_EVENT_COUNT, at + 1)
+    key = keys + 8 * KEY_WORDS * number
+    store_i64(key, KEY_COUNT, load_i64(key, KEY_COUNT) + 1)
+
+
+@helper
+def _note_calls(batch, grammar, automaton, state, register, node, a, b, c, d):  # type: ignore[no-untyped-def]
+    """Note the calls of `state` at `node` that may begin with one of the bytes in the words a to d."""
+    starts = section(automaton, AT_CALL_START)
+    first = section(automaton, AT_FRAME_FIRST)
+    for call in range(load_i32(starts, state), load_i32(starts, state + 1)):
+        frame = load_i32(section(automaton, AT_CALL_FRAME), call)
+        common = load_i64(first, 4 * frame) & a | load_i64(first, 4 * frame + 1) & b
+        common |= load_i64(first, 4 * frame + 2) & c | load_i64(first, 4 * frame + 3) & d
+        if common != 0:
+            _note(batch, grammar, call, register, node)
+
+
+@helper
+def _note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d):  # type: ignore[no-untyped-def]
+    """The path is in `state` at trie node `node`, and goes on with the bytes in the words a to d: note what leaves."""
+    if may_return(automaton, state, register):
+        follow = load_i64(load_i64(batch, B_JOB), J_FOLLOW)
+        common = load_i64(follow, 0) & a | load_i64(follow, 1) & b | load_i64(follow, 2) & c | load_i64(follow, 3) & d
+        if common != 0:
+            _note(batch, grammar, RETURNS, 0, node)
+    if flags_of(automaton, state) & HAS_CALLS:
+        _note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
+    start = restart_of(automaton, state, register)
+    if start >= 0 and flags_of(automaton, start) & HAS_CALLS:
+        again = next_register(automaton, state, register)
+        _note_calls(batch, grammar, automaton, start, again, node, a, b, c, d)
+
+
+@helper
+def _children_bytes(vocabulary, packed):  # type: ignore[no-untyped-def]
+    """The bytes, 4 words, of the children of the trie node whose word is `packed`."""
     table = load_i64(vocabulary, V_NODE)
     first = packed >> 32
-    goes_on = False
-    for child in range(first, first + children):
+    a, b, c, d = 0, 0, 0, 0
+    for child in range(first, first + ((packed >> 16) & 0xFFFF)):
         byte = load_i64(table, child) & 0xFF
-        if (load_i64(follow, byte >> 6) >> (byte & 63)) & 1 != 0:
-            goes_on = True
-            break
-    if not goes_on:
-        return
-    n = load_i64(job, J_RESIDUAL_LENGTH)
-    listed = load_i64(grammar, G_RESIDUALS) + 4 * load_i64(grammar, G_RESIDUALS_USED)
-    for back in range(min(n, 4)):
-        if load_i32(listed, n - 1 - back) == node:
-            return
-    if load_i64(grammar, G_RESIDUALS_USED) + n < MAX_RESIDUALS:
-        store_i32(listed, n, node)
-    store_i64(job, J_RESIDUAL_LENGTH, n + 1)
+        bit = 1 << (byte & 63)
+        if byte < 64:
+            a |= bit
+        elif byte < 128:
+            b |= bit
+        elif byte < 192:
+            c |= bit
+        else:
+            d |= bit
+    return a, b, c, d
 
 
 @helper
-def _walk_children(batch, grammar, automaton, graph, vocabulary, packed, fuel):  # type: ignore[no-untyped-def]
+def _walk_children(batch, grammar, automaton, vocabulary, packed, fuel):  # type: ignore[no-untyped-def]
     """Go on through the subtree below the trie node of word `packed`. Returns the fuel left; see J_UNFINISHED."""
     job = load_i64(batch, B_JOB)
     total = load_i64(batch, B_JOB_TOTAL)
@@ -243,8 +258,7 @@ def _walk_children(batch, grammar, automaton, graph, vocabulary, packed, fuel): 
     flags = section(automaton, AT_STATE_FLAGS)
     states = load_i64(batch, B_JOB_STATE)
     registers = load_i64(batch, B_JOB_REGISTER)
-    configs = load_i64(batch, B_JOB_CONFIGS)
-    special = FINAL | HAS_CALLS
+    special = _slow_states(automaton)
     depth = load_i64(job, J_PATH_LENGTH)
     child = packed >> 32
     end = child + ((packed >> 16) & 0xFFFF)
@@ -261,7 +275,7 @@ def _walk_children(batch, grammar, automaton, graph, vocabulary, packed, fuel): 
             packed = load_i64(children, depth)
             child, end = packed & 0xFFFFFFFF, packed >> 32
             continue
-        if fuel <= 0 or load_i64(graph, S_FAILED):
+        if fuel <= 0:
             store_i64(children, depth, child | (end << 32))
             store_i64(job, J_PATH_LENGTH, depth)
             store_i64(job, J_UNFINISHED, 1)
@@ -270,23 +284,17 @@ def _walk_children(batch, grammar, automaton, graph, vocabulary, packed, fuel): 
         packed = load_i64(table, node)
         child += 1
         byte = packed & 0xFF
+        fuel -= 1
         target = step_fast(automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte)
-        returns = False
         if target == -1:
-            fuel -= 1
             continue
         if target >= 0:
-            fuel -= 1
             store_i64(states, depth + 1, target)
             store_i64(registers, depth + 1, load_i64(registers, depth))
-            here = configs + 8 * (CONFIG_WORDS * depth + _USED)
-            store_i64(here, CONFIG_WORDS, load_i64(here, 0))
         else:
-            work = _step_context(batch, grammar, automaton, graph, depth, byte)
-            fuel -= abs(work)
-            if work < 0:
+            target = _step_counter(batch, automaton, depth, byte)
+            if target < 0:
                 continue
-            returns = load_i64(configs + 8 * CONFIG_WORDS * (depth + 1), CONFIG_FLAGS) & COMPLETE != 0
         if packed & TOKEN_ENDS != 0:
             token = load_i32(node_token, node)
             set_bit(total, token)
@@ -295,9 +303,12 @@ def _walk_children(batch, grammar, automaton, graph, vocabulary, packed, fuel): 
                 while token >= 0:
                     set_bit(total, token)
                     token = load_i32(next_same, token)
-        if returns:
-            _note_return(batch, grammar, vocabulary, node)
         if packed & (0xFFFF << 16) != 0:
+            if load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
+                a, b, c, d = _children_bytes(vocabulary, packed)
+                register = load_i64(registers, depth + 1)
+                _note_leaving(batch, grammar, automaton, target, register, node, a, b, c, d)
+                fuel -= 4
             store_i64(children, depth, child | (end << 32))
             depth += 1
             child = packed >> 32
@@ -308,28 +319,35 @@ def _walk_children(batch, grammar, automaton, graph, vocabulary, packed, fuel): 
 
 
 @helper
-def _ancestor(vocabulary, rank, up):  # type: ignore[no-untyped-def]
-    """The trie node of the token of `rank` without its last `up` bytes."""
+def _note_at(batch, grammar, automaton, vocabulary, depth, rank, up, byte):  # type: ignore[no-untyped-def]
+    """`_note_leaving` at the path's entry `depth` for the token of `rank`, whose last `up` bytes begin with `byte`."""
+    bit = 1 << (byte & 63)
+    quarter = byte >> 6
     node = load_i32(load_i64(vocabulary, V_RANK_NODE), rank)
     for _ in range(up):
         node = load_i32(load_i64(vocabulary, V_NODE_PARENT), node)
-    return node
+    _note_leaving(
+        batch, grammar, automaton,
+        load_i64(load_i64(batch, B_JOB_STATE), depth), load_i64(load_i64(batch, B_JOB_REGISTER), depth), node,
+        bit if quarter == 0 else 0, bit if quarter == 1 else 0, bit if quarter == 2 else 0, bit if quarter == 3 else 0,
+    )  # fmt: skip
 
 
 @helper
-def _walk_undecided(batch, grammar, automaton, graph, vocabulary, fuel):  # type: ignore[no-untyped-def]
+def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignore[no-untyped-def]
     """`walk._walk_ranks` for a context: go on through the undecided tokens, each by the path of the one before."""
     job = load_i64(batch, B_JOB)
     total = load_i64(batch, B_JOB_TOTAL)
     ranks = load_i64(batch, B_JOB_RANKS)
     rank_words = load_i64(vocabulary, V_RANK_WORDS)
     record = load_i64(vocabulary, V_RECORD)
+    rank_start = load_i64(vocabulary, V_RANK_START)
     data = load_i64(vocabulary, V_RANK_BYTES)
     rank_id = load_i64(vocabulary, V_RANK_ID)
     first_rank = load_i64(vocabulary, V_FIRST_RANK)
-    follow = load_i64(job, J_FOLLOW)
     previous = load_i64(job, J_PATH_RANK)
     alive = load_i64(job, J_PATH_LENGTH)
+    skipped = load_i64(job, J_DEPTH)
     itself = load_i64(load_i64(job, J_LOOP), L_SELF) != 0
     stay = load_i64(batch, B_JOB_SELECTION)
     word = load_i64(job, J_CURSOR)
@@ -340,14 +358,13 @@ def _walk_undecided(batch, grammar, automaton, graph, vocabulary, fuel):  # type
     flags = section(automaton, AT_STATE_FLAGS)
     states = load_i64(batch, B_JOB_STATE)
     registers = load_i64(batch, B_JOB_REGISTER)
-    configs = load_i64(batch, B_JOB_CONFIGS)
-    own, register = load_i64(states, 0), load_i64(registers, 0)
-    own_returns = itself and may_return(automaton, own, register)
-    special = FINAL | HAS_CALLS
+    own, register = load_i64(states, skipped), load_i64(registers, skipped)
+    own_leaves = itself and flags_of(automaton, own) & (FINAL | HAS_CALLS) != 0
+    special = _slow_states(automaton)
     while word < rank_words:
         bits = load_i64(ranks, word)
         while bits != 0:
-            if fuel <= 0 or load_i64(graph, S_FAILED):
+            if fuel <= 0:
                 store_i64(ranks, word, bits)
                 store_i64(job, J_CURSOR, word)
                 store_i64(job, J_PATH_RANK, previous)
@@ -356,34 +373,32 @@ def _walk_undecided(batch, grammar, automaton, graph, vocabulary, fuel):  # type
                 return fuel
             rank = 64 * word + count_trailing_zeros(bits)
             bits &= bits - 1
-            first = load_i64(record, 2 * rank)
-            place = load_i64(record, 2 * rank + 1)
-            begin, length = place >> 16, place & RECORD_LENGTH
-            depth = 0
+            first = load_i64(record, rank)
+            begin = load_i32(rank_start, rank)
+            length = load_i32(rank_start, rank + 1) - begin
+            depth = skipped
             if itself:
-                if place & RECORD_VALID != 0:
+                if (first >> 56) & RECORD_VALID != 0:
                     inside = 0
-                    for i in range(8):
+                    for i in range(RECORD_BYTES):
                         inside |= load_u8(stay, (first >> (8 * i)) & 0xFF) << i
+                    inside |= (1 << skipped) - 1
                     depth = min(count_trailing_zeros(~inside), length)
-                    if depth == 8:
+                    if depth == RECORD_BYTES:
                         while depth < length and load_u8(stay, load_u8(data, begin + depth)) != 0:
                             depth += 1
                 store_i64(states, depth, own)
                 store_i64(registers, depth, register)
-                store_i64(configs + 8 * CONFIG_WORDS * depth, _USED, load_i64(configs, _USED))
-                # The bytes it stays on never follow the frame, so it need not be asked before the first other one.
-                if own_returns and 0 < depth < length:
+                # The bytes it stays on never follow the frame nor begin a call: no need to ask before another one.
+                if own_leaves and skipped < depth < length:
                     byte = load_u8(data, begin + depth)
-                    if (load_i64(follow, byte >> 6) >> (byte & 63)) & 1 != 0:
-                        _note_return(batch, grammar, vocabulary, _ancestor(vocabulary, rank, length - depth))
+                    _note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
             elif previous >= 0:
-                other = load_i64(record, 2 * previous + 1)
-                most = min(length, other & RECORD_LENGTH)
-                differ = first ^ load_i64(record, 2 * previous)
-                depth = 8 if differ == 0 else count_trailing_zeros(differ) >> 3
-                if depth == 8:
-                    other >>= 16
+                differ = (first ^ load_i64(record, previous)) & ((1 << (8 * RECORD_BYTES)) - 1)
+                depth = RECORD_BYTES if differ == 0 else count_trailing_zeros(differ) >> 3
+                other = load_i32(rank_start, previous)
+                most = min(length, load_i32(rank_start, previous + 1) - other)
+                if depth == RECORD_BYTES:
                     while depth < most and load_u8(data, begin + depth) == load_u8(data, other + depth):
                         depth += 1
                 depth = min(depth, most)
@@ -392,30 +407,31 @@ def _walk_undecided(batch, grammar, automaton, graph, vocabulary, fuel):  # type
                 continue  # it shares the byte that killed the token before
             dead = False
             while depth < length:
-                byte = (first >> (8 * depth)) & 0xFF if depth < 8 else load_u8(data, begin + depth)
+                byte = (first >> (8 * depth)) & 0xFF if depth < RECORD_BYTES else load_u8(data, begin + depth)
+                if (
+                    depth > skipped
+                    and not itself
+                    and load_u8(flags, load_i64(states, depth)) & (FINAL | HAS_CALLS) != 0
+                ):
+                    _note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
+                    fuel -= 4
+                fuel -= 1
                 target = step_fast(
                     automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte
                 )
-                if target == -1:
-                    fuel -= 1
-                    dead = True
-                    break
                 if target >= 0:
-                    fuel -= 1
                     store_i64(states, depth + 1, target)
                     store_i64(registers, depth + 1, load_i64(registers, depth))
-                    here = configs + 8 * (CONFIG_WORDS * depth + _USED)
-                    store_i64(here, CONFIG_WORDS, load_i64(here, 0))
-                    depth += 1
-                    continue
-                work = _step_context(batch, grammar, automaton, graph, depth, byte)
-                fuel -= abs(work)
-                if work < 0:
+                elif target == -2:
+                    target = _step_counter(batch, automaton, depth, byte)
+                if target < 0:
                     dead = True
                     break
                 depth += 1
-                if load_i64(configs + 8 * CONFIG_WORDS * depth, CONFIG_FLAGS) & COMPLETE != 0:
-                    _note_return(batch, grammar, vocabulary, _ancestor(vocabulary, rank, length - depth))
+                if itself and depth < length and load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
+                    byte = (first >> (8 * depth)) & 0xFF if depth < RECORD_BYTES else load_u8(data, begin + depth)
+                    _note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
+                    fuel -= 4
             if not itself:
                 previous = rank
                 alive = depth
@@ -437,21 +453,49 @@ def _walk_undecided(batch, grammar, automaton, graph, vocabulary, fuel):  # type
 
 @helper
 def _begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyped-def]
-    """Prepare the walk of the whole vocabulary: RANKS where the state is wide, else TRIE. Returns the work done."""
+    """Prepare the walk of the whole vocabulary, or of what follows one space: RANKS if the state is wide, else TRIE.
+
+    Returns the work done.
+    """
     job = load_i64(batch, B_JOB)
     loop, follow = load_i64(job, J_LOOP), load_i64(job, J_FOLLOW)
-    state = load_i64(load_i64(batch, B_JOB_STATE), 0)
-    register = load_i64(load_i64(batch, B_JOB_REGISTER), 0)
-    work = 1
-    wide = False
-    if state >= 0 and vocabulary == load_i64(batch, B_VOCABULARY):
+    skipped = load_i64(job, J_DEPTH)
+    state = load_i64(load_i64(batch, B_JOB_STATE), skipped)
+    register = load_i64(load_i64(batch, B_JOB_REGISTER), skipped)
+    work = CONFIG_COST
+    own = loop + 8 * LOOP_WORDS * skipped
+    after_space, cursor = -1, 0
+    if skipped == 0:
         wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop)
-        work += CONFIG_COST
+        if wide and load_i64(loop, L_AFTER) == 0:
+            after_space = local_step(automaton, state, 0x20, register)
+        if after_space >= 0:
+            # The state after one space is not wide, so few of the tokens that begin with one are alive: they are
+            # walked in the trie, not one by one.
+            for word in range(LOOP_WORDS):
+                store_i64(own + 8 * LOOP_WORDS, word, 0)
+            store_i64(own + 8 * LOOP_WORDS, L_CLASS, -1)
+            store_i64(own + 8 * LOOP_WORDS, L_LIMIT, NO_LIMIT)
+            store_i64(own + 8 * LOOP_WORDS, L_FIRST, 1 << 0x20)
+            store_i64(loop, L_AFTER, 1)
+    else:
+        # Nothing but a space may come first; then the state is what it is after one space.
+        wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, False)
+        for word in range(LOOP_WORDS):
+            store_i64(loop, word, 0)
+        store_i64(loop, L_CLASS, -1)
+        store_i64(loop, L_LIMIT, NO_LIMIT)
+        store_i64(own, L_FIRST, 1 << 0x20)
+        store_i64(own, L_FIRST + 1, 0)
+        store_i64(loop, L_AFTER, 1)
     if wide:
-        next_bytes = _entry(batch, 1)
+        next_bytes = load_i64(batch, B_JOB_CONFIGS)
         for word in range(4):
             store_i64(next_bytes, word, 0)
-        add_state_bytes(grammar, automaton, state, register, next_bytes)
+        if skipped:
+            store_i64(next_bytes, 0, 1 << 0x20)
+        else:
+            add_state_bytes(grammar, automaton, state, register, next_bytes)
         undecided = load_i64(batch, B_JOB_UNDECIDED)
         selection = load_i64(batch, B_JOB_SELECTION)
         accepted, left, more = select_wide(
@@ -460,79 +504,87 @@ def _begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-unty
         work += more
         wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
         if wide:
+            if skipped:
+                for word in range(LOOP_WORDS):
+                    store_i64(loop, word, load_i64(own, word))
             fill_stay(loop, selection)
-            sort_undecided(vocabulary, undecided, next_bytes, load_i64(batch, B_JOB_RANKS))
+            sort_undecided(vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS))
             work += left // 4
-    store_i64(job, J_CURSOR, 0)
+    store_i64(job, J_AFTER_SPACE, after_space if wide else -1)
+    store_i64(job, J_CURSOR, cursor)
     store_i64(job, J_PATH_RANK, -1)
-    store_i64(job, J_PATH_LENGTH, 0 if wide else -1)
-    store_i64(job, J_STAGE, RANKS if wide else TRIE)
+    store_i64(job, J_PATH_LENGTH, skipped if wide else -1)
+    if wide:
+        store_i64(job, J_STAGE, RANKS)
+    elif skipped == 0:
+        store_i64(job, J_STAGE, TRIE)
+    else:
+        store_i64(load_i64(batch, B_JOB_STATE), 0, state)
+        store_i64(load_i64(batch, B_JOB_REGISTER), 0, register)
+        store_i64(job, J_STAGE, LISTS)
     return work
 
 
 @helper
 def begin_context(batch, grammar, vocabulary, state, register, listed, length, low, high):  # type: ignore[no-untyped-def]
-    """Begin the walk of a context: of the whole vocabulary (`listed` 0), or of `length` trie nodes at that address."""
+    """Begin the walk of a context: of the whole vocabulary (`listed` 0), or below the `length` trie nodes there."""
     job = load_i64(batch, B_JOB)
     automaton = load_i64(grammar, G_AUTOMATON)
-    graph = load_i64(batch, B_JOB_GRAPH)
     total = load_i64(batch, B_JOB_TOTAL)
     for word in range(load_i64(batch, B_WORDS)):
         store_i64(total, word, 0)
-    store_i64(graph, S_ARENA, 0)
-    store_i64(graph, S_FAILED, 0)
-    store_i64(graph, S_USED, put_bottom(load_i64(graph, S_SCRATCH), SCRATCH_BASE))
     follow = load_i64(job, J_FOLLOW)
     frame = frame_of(automaton, state)
     for word in range(4):
         store_i64(follow, word, load_i64(section(automaton, AT_FRAME_FOLLOW), 4 * frame + word))
-    entry = _entry(batch, 0)
-    store_i64(entry, CONFIG_FLAGS, 0)
-    store_i64(entry, _USED, load_i64(graph, S_USED))
-    store_i64(load_i64(batch, B_JOB_STATE), 0, state)
-    store_i64(load_i64(batch, B_JOB_REGISTER), 0, register)
-    if listed != 0 and not _is_simple(automaton, state, register):
-        _put_reached(load_i64(graph, S_REACHED), 0, state, register)
-        _close_entry(batch, grammar, automaton, graph, 1, 0)
-    _begin(job, grammar, vocabulary, low, high)
-    store_i64(job, J_LIST, listed)
-    store_i64(job, J_LIST_LENGTH, length)
-    count(batch, COUNT_CONTEXTS, 1)
-
-
-@helper
-def _begin(job, grammar, vocabulary, low, high):  # type: ignore[no-untyped-def]
+    stamp = load_i64(grammar, G_STAMP) + 1
+    store_i64(grammar, G_STAMP, stamp)
+    after_space = 0
+    if length == 1:
+        node = load_i32(listed, 0)
+        top = load_i32(load_i64(vocabulary, V_NODE_PARENT), node) < 0
+        if top and load_i64(load_i64(vocabulary, V_NODE), node) & 0xFF == 0x20:
+            after_space = 1
+    store_i64(load_i64(batch, B_JOB_STATE), after_space, state)
+    store_i64(load_i64(batch, B_JOB_REGISTER), after_space, register)
     store_i64(job, J_STAGE, NEXT_HEAD)
     store_i64(job, J_KEY_LOW, low)
     store_i64(job, J_KEY_HIGH, high)
     store_i64(job, J_GRAMMAR, grammar)
     store_i64(job, J_VOCABULARY, vocabulary)
+    store_i64(job, J_LIST, listed)
+    store_i64(job, J_LIST_LENGTH, length)
     store_i64(job, J_LIST_AT, 0)
-    store_i64(job, J_RESIDUAL_LENGTH, 0)
     store_i64(job, J_PATH_LENGTH, -1)
+    store_i64(job, J_DEPTH, after_space)
+    store_i64(job, J_STAMP, stamp)
+    store_i64(job, J_EVENT_COUNT, 0)
+    store_i64(job, J_KEY_COUNT, 0)
+    store_i64(job, J_FAILED, 0)
+    if listed != 0:
+        # Here calls may come first: on the same list, as a rule all of it.
+        for i in range(length):
+            node = load_i32(listed, i)
+            a, b, c, d = _children_bytes(vocabulary, load_i64(load_i64(vocabulary, V_NODE), node))
+            if flags_of(automaton, state) & HAS_CALLS:
+                _note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
+            start = restart_of(automaton, state, register)
+            if start >= 0 and flags_of(automaton, start) & HAS_CALLS:
+                again = next_register(automaton, state, register)
+                _note_calls(batch, grammar, automaton, start, again, node, a, b, c, d)
+    count(batch, COUNT_CONTEXTS, 1)
 
 
 @helper
-def begin_direct(batch, grammar, vocabulary, arena, block, low, high):  # type: ignore[no-untyped-def]
-    """Begin the walk of the whole configuration in `block` of the arena at address `arena`."""
-    job = load_i64(batch, B_JOB)
-    graph = load_i64(batch, B_JOB_GRAPH)
-    total = load_i64(batch, B_JOB_TOTAL)
-    for word in range(load_i64(batch, B_WORDS)):
-        store_i64(total, word, 0)
-    store_i64(graph, S_ARENA, arena)
-    store_i64(graph, S_FAILED, 0)
-    store_i64(graph, S_USED, put_bottom(load_i64(graph, S_SCRATCH), SCRATCH_BASE))
-    for word in range(4):
-        store_i64(load_i64(job, J_FOLLOW), word, 0)
-    entry = _entry(batch, 0)
-    store_i64(entry, CONFIG_FLAGS, 0)
-    store_i64(entry, _BLOCK, block)
-    store_i64(entry, _USED, load_i64(graph, S_USED))
-    store_i64(load_i64(batch, B_JOB_STATE), 0, -1)
-    _begin(job, grammar, vocabulary, low, high)
-    store_i64(job, J_LIST, DIRECT)
-    count(batch, COUNT_CONTEXTS, 1)
+def _space_node(vocabulary):  # type: ignore[no-untyped-def]
+    """The trie node of one space, or -1."""
+    table = load_i64(vocabulary, V_NODE)
+    root = load_i64(vocabulary, V_ROOT)
+    first = root >> 32
+    for child in range(first, first + ((root >> 16) & 0xFFFF)):
+        if load_i64(table, child) & 0xFF == 0x20:
+            return child
+    return -1
 
 
 @helper
@@ -549,48 +601,61 @@ def _add_symbols(grammar, automaton, state, mask):  # type: ignore[no-untyped-de
 def run_context(batch, fuel):  # type: ignore[no-untyped-def]
     """Go on with the job. Returns the fuel left, -1 where it ran out, or FAILED.
 
-    When it is done the context's own mask is in B_JOB_TOTAL, its residual list behind those of G_RESIDUALS, its length
-    in J_RESIDUAL_LENGTH, and the job idle.
+    When it is done the context's own mask is in B_JOB_TOTAL, what leaves the frame in B_JOB_EVENTS and B_JOB_KEYS, and
+    the job idle.
     """
     job = load_i64(batch, B_JOB)
     grammar = load_i64(job, J_GRAMMAR)
     vocabulary = load_i64(job, J_VOCABULARY)
     automaton = load_i64(grammar, G_AUTOMATON)
-    graph = load_i64(batch, B_JOB_GRAPH)
-    total = load_i64(batch, B_JOB_TOTAL)
     begin = fuel
     stage = load_i64(job, J_STAGE)
-    store_i64(graph, S_WORK, 0)
+    listed = load_i64(job, J_LIST)
     store_i64(job, J_UNFINISHED, 0)
     if stage == NEXT_HEAD:
-        if load_i64(job, J_LIST) > 0:
-            store_i64(job, J_STAGE, LISTS)
-        else:
+        store_i64(job, J_STAGE, LISTS if listed != 0 else TRIE)
+        if listed == 0:
+            _add_symbols(grammar, automaton, load_i64(load_i64(batch, B_JOB_STATE), 0), load_i64(batch, B_JOB_TOTAL))
+        if (listed == 0 or load_i64(job, J_DEPTH) > 0) and vocabulary == load_i64(batch, B_VOCABULARY):
             fuel -= _begin_whole(batch, grammar, automaton, vocabulary)
-            state = load_i64(load_i64(batch, B_JOB_STATE), 0)
-            if state >= 0:
-                _add_symbols(grammar, automaton, state, total)
-            else:
-                heads = block_at(graph, load_i64(_entry(batch, 0), _BLOCK))
-                for i in range(load_i64(heads, BLOCK_COUNT)):
-                    _add_symbols(grammar, automaton, load_i64(heads, BLOCK_TRIPLES + 3 * i + 1), total)
+        elif load_i64(job, J_DEPTH) > 0:
+            store_i64(load_i64(batch, B_JOB_STATE), 0, load_i64(load_i64(batch, B_JOB_STATE), 1))
+            store_i64(load_i64(batch, B_JOB_REGISTER), 0, load_i64(load_i64(batch, B_JOB_REGISTER), 1))
         stage = load_i64(job, J_STAGE)
     if stage == RANKS:
-        fuel = _walk_undecided(batch, grammar, automaton, graph, vocabulary, fuel)
-    else:
-        # One place calls `_walk_children`: the whole trie is one list of its root.
+        fuel = _walk_undecided(batch, grammar, automaton, vocabulary, fuel)
+        if load_i64(job, J_UNFINISHED) == 0 and load_i64(job, J_AFTER_SPACE) >= 0:
+            registers = load_i64(batch, B_JOB_REGISTER)
+            state, register = load_i64(load_i64(batch, B_JOB_STATE), 0), load_i64(registers, 0)
+            if delta(automaton, state, 0x20) < 0:
+                register = next_register(automaton, state, register)
+            state = load_i64(job, J_AFTER_SPACE)
+            store_i64(load_i64(batch, B_JOB_STATE), 0, state)
+            store_i64(registers, 0, register)
+            node = _space_node(vocabulary)
+            if node >= 0 and flags_of(automaton, state) & (FINAL | HAS_CALLS) != 0:
+                a, b, c, d = _children_bytes(vocabulary, load_i64(load_i64(vocabulary, V_NODE), node))
+                _note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
+            store_i64(job, J_PATH_LENGTH, -1)
+            store_i64(job, J_STAGE, SPACE)
+            stage = SPACE
+    if stage != RANKS:
+        # One place calls `_walk_children`: the whole trie is what is below its root.
         at = load_i64(job, J_LIST_AT)
         last = load_i64(job, J_LIST_LENGTH) if stage == LISTS else 1
         while at < last and load_i64(job, J_UNFINISHED) == 0:
             packed = load_i64(vocabulary, V_ROOT)
+            if stage == SPACE:
+                node = _space_node(vocabulary)
+                packed = load_i64(load_i64(vocabulary, V_NODE), node) if node >= 0 else 0
             if stage == LISTS:
-                packed = load_i64(load_i64(vocabulary, V_NODE), load_i32(load_i64(job, J_LIST), at))
-            fuel = _walk_children(batch, grammar, automaton, graph, vocabulary, packed, fuel)
+                packed = load_i64(load_i64(vocabulary, V_NODE), load_i32(listed, at))
+            fuel = _walk_children(batch, grammar, automaton, vocabulary, packed, fuel)
             if load_i64(job, J_UNFINISHED) == 0:
                 at += 1
         store_i64(job, J_LIST_AT, at)
-    count(batch, COUNT_WORK, begin - fuel + load_i64(graph, S_WORK))
-    if load_i64(graph, S_FAILED):
+    count(batch, COUNT_WORK, begin - fuel)
+    if load_i64(job, J_FAILED):
         store_i64(job, J_STAGE, IDLE)
         return FAILED
     if load_i64(job, J_UNFINISHED):

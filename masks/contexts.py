@@ -1,81 +1,141 @@
-"""The masks of recursive grammars: a tree of contexts, shared by all sequences of a grammar.
+"""The masks of recursive grammars: contexts, shared by all sequences of a grammar, put together along real stacks.
 
-A context is interned by (state, what a token can learn of its register, residual list walked): `masks.context_walk`
-says what it holds. The mask of a configuration is the union over pairs (stack node, context): those of its heads, and
-where a context has a residual list, for every continuation of the node the context of (return state, that list). Every
-level consumes a byte of the token, so this ends. Contexts are a cache: where they do not suffice the configuration
-itself is walked, which is always exact.
+A context is interned by (state, what a token can learn of its register, list of trie nodes walked):
+`masks.context_walk` says what it holds. A mask is the union over all pairs (stack node, context) that are reached from
+the heads. A pair whose context has a list of returns leads to the states that its node's continuations return to, each
+with that list. A pair whose context makes calls leads to the starts of the frames called, each with its own list; the
+node of such a call is made here, one for each frame and list, so that left recursion is a node among its own
+continuations, as in `masks.graph`. Every return and every list reads at least a byte of the token, so this ends.
+
+Contexts are a cache: where they do not suffice the configuration itself is walked (`masks.stack_walk`).
 """
 
 from __future__ import annotations
 
 from .._numba import helper
-from .context_walk import FAILED, begin_context, begin_direct
+from .context_walk import FAILED, RETURNS, begin_context
+from .graph import leads_on
 from .layout import (
     B_ARENAS,
+    B_CALLED,
+    B_CONTINUATIONS,
     B_DENSE_USED,
     B_DIRECT,
     B_EPOCH,
     B_HALF,
     B_JOB,
+    B_JOB_EVENTS,
+    B_JOB_KEYS,
     B_JOB_TOTAL,
     B_LIST_TOKENS_HALF,
     B_LIST_TOKENS_USED,
     B_LIST_USED,
     B_LISTS,
     B_PAIRS,
+    B_RETURNS,
     B_RUN_CONTEXT,
+    B_RUN_STACK,
     B_SCRATCH,
     B_SLOTS,
     B_STEP_EPOCH,
+    B_VISIT,
     B_VOCABULARY,
     B_VOCABULARY_START,
     B_WORDS,
     BLOCK_COUNT,
     BLOCK_TRIPLES,
+    CALLED_BASE,
+    CALLED_FRAME,
+    CALLED_LIST,
+    CALLED_WORDS,
     CONFIG_BLOCK,
     CONFIG_HEADS,
-    CONTEXT_HIGH,
-    CONTEXT_LENGTH,
-    CONTEXT_LIST,
-    CONTEXT_LIST_HIGH,
-    CONTEXT_LIST_LOW,
-    CONTEXT_LOW,
+    CONTEXT_CLASS,
+    CONTEXT_ITEM,
+    CONTEXT_ITEMS,
     CONTEXT_MASK,
+    CONTEXT_RETURN,
+    CONTEXT_STATE,
     CONTEXT_WORDS,
+    CONTINUATION_NODE,
+    CONTINUATION_OF,
+    CONTINUATION_REGISTER,
+    CONTINUATION_STATE,
+    CONTINUATION_WORDS,
     COUNT_HITS,
     COUNT_MISSES,
     EXIT,
     G_AUTOMATON,
     G_CONTEXT_COUNT,
+    G_CONTEXT_EPOCH,
     G_CONTEXT_TABLE,
     G_CONTEXTS,
+    G_ITEM_COUNT,
+    G_ITEMS,
+    G_LIST_COUNT,
+    G_LIST_NODES,
+    G_LIST_NODES_USED,
+    G_LIST_TABLE,
+    G_LISTS,
     G_NUMBER,
-    G_RESIDUALS,
-    G_RESIDUALS_USED,
     IDLE,
+    ITEM_CALL,
+    ITEM_LIST,
+    ITEM_REGISTER,
+    ITEM_WORDS,
+    J_EVENT_COUNT,
+    J_KEY_COUNT,
     J_KEY_HIGH,
     J_KEY_LOW,
-    J_RESIDUAL_LENGTH,
     J_STAGE,
+    KEY_CALL,
+    KEY_COUNT,
+    KEY_PLACE,
+    KEY_REGISTER,
+    KEY_WORDS,
     KIND_EMPTY,
     KIND_SHIFT,
+    KIND_SINGLE,
+    LIST_BEGIN,
+    LIST_HIGH,
+    LIST_LENGTH,
+    LIST_LOW,
+    LIST_WORDS,
+    MAX_CALLED,
     MAX_CONTEXTS,
+    MAX_CONTINUATIONS,
+    MAX_EVENTS,
+    MAX_ITEMS,
+    MAX_KEYS,
     MAX_LIST,
+    MAX_LIST_NODES,
+    MAX_LISTS,
     MAX_PAIRS,
-    MAX_RESIDUALS,
+    MAX_RETURNS,
     PAIR_CONTEXT,
     PAIR_NODE,
     PAIR_WORDS,
+    RETURN_LIST,
+    RETURN_NODE,
+    RETURN_WORDS,
+    VISIT_CALLED,
+    VISIT_CONTINUATIONS,
+    VISIT_FULL,
+    VISIT_PAIRS,
+    VISIT_RETURNS,
+    VISIT_WORDS,
+    WHOLE,
 )
 from .lazy import mix
-from .machine import register_class
-from .memory import call_kernel, load_i32, load_i64, shift_right, store_i32, store_i64
+from .machine import AT_CALL_FRAME, AT_CALL_TARGET, AT_FRAME_START, may_return, register_class
+from .memory import call_kernel, load_i32, load_i64, section, shift_right, store_i32, store_i64
 from .pool import count, expand_mask, find_entry, intern_mask, new_epoch, resolve
+from .stack_walk import begin_stack_walk
 from .trie import V_MAX_BYTES
 
-#: Instead of a context's number: the mask cannot be known now, or a limit of the stack graph was passed.
-_PENDING, _FAILED, _AGAIN = -1, -2, -3
+#: Instead of a context's number: the mask cannot be known now, or a limit of the stack graph was passed, or contexts
+#: were forgotten meanwhile, or contexts do not suffice.
+_PENDING, _FAILED, _AGAIN, _DIRECT = -1, -2, -3, -4
 
 
 @helper
@@ -95,16 +155,16 @@ def _room_for_mask(batch):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _find_context(grammar, low, high):  # type: ignore[no-untyped-def]
-    """Number of the context of this key, or -1."""
+def _find_context(grammar, key, klass):  # type: ignore[no-untyped-def]
+    """Number of the context of this key; where there is none, -1 - the place for it in the table."""
     table, contexts = load_i64(grammar, G_CONTEXT_TABLE), load_i64(grammar, G_CONTEXTS)
-    place = shift_right(low, 1) & (2 * MAX_CONTEXTS - 1)
+    place = shift_right(mix(key, klass), 1) & (2 * MAX_CONTEXTS - 1)
     while True:
         number = load_i32(table, place)
         if number < 0:
-            return -1
+            return -1 - place
         context = contexts + 8 * CONTEXT_WORDS * number
-        if load_i64(context, CONTEXT_LOW) == low and load_i64(context, CONTEXT_HIGH) == high:
+        if load_i64(context, CONTEXT_STATE) == key and load_i64(context, CONTEXT_CLASS) == klass:
             return number
         place = (place + 1) & (2 * MAX_CONTEXTS - 1)
 
@@ -114,53 +174,91 @@ def _forget_contexts(grammar):  # type: ignore[no-untyped-def]
     table = load_i64(grammar, G_CONTEXT_TABLE)
     for place in range(2 * MAX_CONTEXTS):
         store_i32(table, place, -1)
-    store_i64(grammar, G_CONTEXT_COUNT, 0)
-    store_i64(grammar, G_RESIDUALS_USED, 0)
+    table = load_i64(grammar, G_LIST_TABLE)
+    for place in range(2 * MAX_LISTS):
+        store_i32(table, place, -1)
+    for field in (G_CONTEXT_COUNT, G_LIST_COUNT, G_ITEM_COUNT, G_LIST_NODES_USED):
+        store_i64(grammar, field, 0)
+    store_i64(grammar, G_CONTEXT_EPOCH, load_i64(grammar, G_CONTEXT_EPOCH) + 1)
 
 
 @helper
-def _store_context(batch, grammar, number, low, high):  # type: ignore[no-untyped-def]
-    """Keep the context that was walked last, in the place of `number` unless that is -1; returns its number."""
-    job = load_i64(batch, B_JOB)
-    contexts = load_i64(grammar, G_CONTEXTS)
-    length = load_i64(job, J_RESIDUAL_LENGTH)
-    used = load_i64(grammar, G_RESIDUALS_USED)
-    if number < 0:
-        number = load_i64(grammar, G_CONTEXT_COUNT)
-        store_i64(grammar, G_CONTEXT_COUNT, number + 1)
-        table = load_i64(grammar, G_CONTEXT_TABLE)
-        place = shift_right(low, 1) & (2 * MAX_CONTEXTS - 1)
-        while load_i32(table, place) >= 0:
-            place = (place + 1) & (2 * MAX_CONTEXTS - 1)
-        store_i32(table, place, number)
-        listed = load_i64(grammar, G_RESIDUALS) + 4 * used
-        list_low, list_high = 0x3243F6A8885A308D + length, 0x13198A2E03707344
-        for i in range(length):
-            node = load_i32(listed, i)
-            list_low = mix(list_low, node)
-            list_high = (list_high ^ node) * -0x4B47D0C5A6B1E0A3
-            list_high ^= shift_right(list_high, 29)
-        context = contexts + 8 * CONTEXT_WORDS * number
-        store_i64(context, CONTEXT_LOW, low)
-        store_i64(context, CONTEXT_HIGH, high)
-        store_i64(context, CONTEXT_LIST, used)
-        store_i64(context, CONTEXT_LENGTH, length)
-        store_i64(context, CONTEXT_LIST_LOW, list_low)
-        store_i64(context, CONTEXT_LIST_HIGH, list_high)
-        store_i64(grammar, G_RESIDUALS_USED, used + length)
-    store_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK, intern_mask(batch, load_i64(batch, B_JOB_TOTAL)))
+def _intern_list(grammar, length):  # type: ignore[no-untyped-def]
+    """Number of the list of the `length` trie nodes behind all others in G_LIST_NODES, kept there if it is new."""
+    used = load_i64(grammar, G_LIST_NODES_USED)
+    nodes = load_i64(grammar, G_LIST_NODES)
+    low, high = 0x3243F6A8885A308D + length, 0x13198A2E03707344
+    for i in range(used, used + length):
+        node = load_i32(nodes, i)
+        low = mix(low, node)
+        high = (high ^ node) * -0x4B47D0C5A6B1E0A3
+        high ^= shift_right(high, 29)
+    table, lists = load_i64(grammar, G_LIST_TABLE), load_i64(grammar, G_LISTS)
+    place = shift_right(low, 1) & (2 * MAX_LISTS - 1)
+    number = load_i32(table, place)
+    while number >= 0:
+        entry = lists + 8 * LIST_WORDS * number
+        if (
+            load_i64(entry, LIST_LOW) == low
+            and load_i64(entry, LIST_HIGH) == high
+            and load_i64(entry, LIST_LENGTH) == length
+        ):
+            return number
+        place = (place + 1) & (2 * MAX_LISTS - 1)
+        number = load_i32(table, place)
+    number = load_i64(grammar, G_LIST_COUNT)
+    store_i64(grammar, G_LIST_COUNT, number + 1)
+    store_i32(table, place, number)
+    entry = lists + 8 * LIST_WORDS * number
+    store_i64(entry, LIST_BEGIN, used)
+    store_i64(entry, LIST_LENGTH, length)
+    store_i64(entry, LIST_LOW, low)
+    store_i64(entry, LIST_HIGH, high)
+    store_i64(grammar, G_LIST_NODES_USED, used + length)
     return number
 
 
 @helper
-def _run(batch, fuel):  # type: ignore[no-untyped-def]
-    """Go on with the job: (0 when done, or _PENDING, or _FAILED; fuel left)."""
-    left = call_kernel(load_i64(batch, B_RUN_CONTEXT), batch, fuel)
-    if left == FAILED:
-        return _FAILED, fuel
-    if left < 0:
-        return _PENDING, 0
-    return 0, left
+def _store_lists(batch, grammar, context):  # type: ignore[no-untyped-def]
+    """Give a new context the lists that its walk found."""
+    job = load_i64(batch, B_JOB)
+    events, keys = load_i64(batch, B_JOB_EVENTS), load_i64(batch, B_JOB_KEYS)
+    n_events, n_keys = load_i64(job, J_EVENT_COUNT), load_i64(job, J_KEY_COUNT)
+    # In order of the keys: each list's nodes in the order in which they were found.
+    place = load_i64(grammar, G_LIST_NODES_USED) + n_events
+    nodes = load_i64(grammar, G_LIST_NODES)
+    for number in range(n_keys):
+        key = keys + 8 * KEY_WORDS * number
+        store_i64(key, KEY_PLACE, place)
+        place += load_i64(key, KEY_COUNT)
+    for i in range(n_events):
+        event = load_i64(events, i)
+        key = keys + 8 * KEY_WORDS * (event >> 32)
+        at = load_i64(key, KEY_PLACE)
+        store_i32(nodes, at, event & 0xFFFFFFFF)
+        store_i64(key, KEY_PLACE, at + 1)
+    store_i64(context, CONTEXT_RETURN, -1)
+    store_i64(context, CONTEXT_ITEM, load_i64(grammar, G_ITEM_COUNT))
+    items = load_i64(grammar, G_ITEMS)
+    n_items = 0
+    for number in range(n_keys):
+        key = keys + 8 * KEY_WORDS * number
+        length = load_i64(key, KEY_COUNT)
+        begin = load_i64(key, KEY_PLACE) - length
+        used = load_i64(grammar, G_LIST_NODES_USED)
+        for i in range(length):
+            store_i32(nodes, used + i, load_i32(nodes, begin + i))
+        list_number = _intern_list(grammar, length)
+        if load_i64(key, KEY_CALL) == RETURNS:
+            store_i64(context, CONTEXT_RETURN, list_number)
+        else:
+            item = items + 8 * ITEM_WORDS * load_i64(grammar, G_ITEM_COUNT)
+            store_i64(grammar, G_ITEM_COUNT, load_i64(grammar, G_ITEM_COUNT) + 1)
+            store_i64(item, ITEM_CALL, load_i64(key, KEY_CALL))
+            store_i64(item, ITEM_REGISTER, load_i64(key, KEY_REGISTER))
+            store_i64(item, ITEM_LIST, list_number)
+            n_items += 1
+    store_i64(context, CONTEXT_ITEMS, n_items)
 
 
 @helper
@@ -171,142 +269,277 @@ def _may_run(batch, low, high):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _context_of(batch, grammar, vocabulary, state, register, parent, fuel):  # type: ignore[no-untyped-def]
-    """(context number, or _PENDING, _FAILED, _AGAIN; fuel left) of a state and the residual list of context `parent`.
-
-    `parent` is -1 for the whole vocabulary. _AGAIN: all contexts were forgotten.
-    """
-    automaton = load_i64(grammar, G_AUTOMATON)
+def _context_of(batch, grammar, vocabulary, state, register, list_number, fuel):  # type: ignore[no-untyped-def]
+    """(context number, or _PENDING, _AGAIN, _DIRECT; fuel left) of a state and list `list_number`, or WHOLE."""
     contexts = load_i64(grammar, G_CONTEXTS)
-    klass = register_class(automaton, state, register, load_i64(vocabulary, V_MAX_BYTES))
-    low = mix(0x452821E638D01377 ^ state, klass)
-    high = (low ^ 0x3BD3B7D4BE5466CF) * -0x4B47D0C5A6B1E0A3
-    high ^= shift_right(high, 31)
-    listed, length = 0, 0
-    if parent >= 0:
-        context = contexts + 8 * CONTEXT_WORDS * parent
-        low = mix(low, load_i64(context, CONTEXT_LIST_LOW))
-        high = (high ^ load_i64(context, CONTEXT_LIST_HIGH)) * -0x2917014799A6026D
-        high ^= shift_right(high, 31)
-        listed = load_i64(grammar, G_RESIDUALS) + 4 * load_i64(context, CONTEXT_LIST)
-        length = load_i64(context, CONTEXT_LENGTH)
-    if vocabulary != load_i64(batch, B_VOCABULARY):
-        low = mix(low, 1)
-    number = _find_context(grammar, low, high)
+    klass = register_class(load_i64(grammar, G_AUTOMATON), state, register, load_i64(vocabulary, V_MAX_BYTES))
+    key = state | (list_number << 32)
+    klass = 2 * klass + (1 if vocabulary != load_i64(batch, B_VOCABULARY) else 0)
+    number = _find_context(grammar, key, klass)
+    if number >= 0:
+        packed = load_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK)
+        kind = (packed & 0x7FFFFFFF) >> KIND_SHIFT
+        if packed >> 32 == load_i64(batch, B_EPOCH) or kind == KIND_SINGLE or kind == KIND_EMPTY:
+            return number, fuel
     if not _room_for_mask(batch):
         return _PENDING, fuel
-    if (
-        number >= 0
-        and resolve(batch, contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK, load_i64(batch, B_SCRATCH)) >= 0
-    ):
-        return number, fuel
-    # Which grammar's job this is: so far the key tells states apart only.
-    job_low = mix(low, load_i64(grammar, G_NUMBER))
-    if fuel <= 0 or not _may_run(batch, job_low, high):
+    if number >= 0:
+        context = contexts + 8 * CONTEXT_WORDS * number
+        if resolve(batch, context, CONTEXT_MASK, load_i64(batch, B_SCRATCH)) >= 0:
+            return number, fuel
+    low = mix(mix(0x452821E638D01377 ^ key, klass), load_i64(grammar, G_NUMBER))
+    high = (low ^ load_i64(grammar, G_CONTEXT_EPOCH)) * -0x2917014799A6026D
+    if fuel <= 0 or not _may_run(batch, low, high):
         return _PENDING, fuel
     job = load_i64(batch, B_JOB)
     if load_i64(job, J_STAGE) == IDLE:
-        if load_i64(grammar, G_CONTEXT_COUNT) == MAX_CONTEXTS or load_i64(grammar, G_RESIDUALS_USED) == MAX_RESIDUALS:
+        if (
+            load_i64(grammar, G_CONTEXT_COUNT) == MAX_CONTEXTS
+            or load_i64(grammar, G_LIST_COUNT) + MAX_KEYS > MAX_LISTS
+            or load_i64(grammar, G_ITEM_COUNT) + MAX_KEYS > MAX_ITEMS
+            or load_i64(grammar, G_LIST_NODES_USED) + 2 * MAX_EVENTS > MAX_LIST_NODES
+        ):
             _forget_contexts(grammar)
             return _AGAIN, fuel
+        listed, length = 0, 0
+        if list_number != WHOLE:
+            entry = load_i64(grammar, G_LISTS) + 8 * LIST_WORDS * list_number
+            listed = load_i64(grammar, G_LIST_NODES) + 4 * load_i64(entry, LIST_BEGIN)
+            length = load_i64(entry, LIST_LENGTH)
         count(batch, COUNT_MISSES, 1)
-        begin_context(batch, grammar, vocabulary, state, register, listed, length, job_low, high)
-    done, fuel = _run(batch, fuel)
-    if done < 0:
-        return done, fuel
-    if load_i64(grammar, G_RESIDUALS_USED) + load_i64(job, J_RESIDUAL_LENGTH) > MAX_RESIDUALS:
-        _forget_contexts(grammar)
-        return _AGAIN, fuel
-    return _store_context(batch, grammar, number, low, high), fuel
+        begin_context(batch, grammar, vocabulary, state, register, listed, length, low, high)
+    left = call_kernel(load_i64(batch, B_RUN_CONTEXT), batch, fuel)
+    if left == FAILED:
+        return _DIRECT, fuel
+    if left < 0:
+        return _PENDING, 0
+    if number < 0:
+        place = -1 - number
+        number = load_i64(grammar, G_CONTEXT_COUNT)
+        store_i64(grammar, G_CONTEXT_COUNT, number + 1)
+        store_i32(load_i64(grammar, G_CONTEXT_TABLE), place, number)
+        context = contexts + 8 * CONTEXT_WORDS * number
+        store_i64(context, CONTEXT_STATE, key)
+        store_i64(context, CONTEXT_CLASS, klass)
+        _store_lists(batch, grammar, context)
+    store_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK, intern_mask(batch, load_i64(batch, B_JOB_TOTAL)))
+    return number, left
 
 
 @helper
-def _add_pair(batch, pairs, node, context):  # type: ignore[no-untyped-def]
-    """Add a pair unless it is there; returns the new number of pairs, MAX_PAIRS + 1 where there is no room."""
-    table = load_i64(batch, B_PAIRS)
-    for i in range(pairs):
+def _visit(batch, grammar, vocabulary, node, state, register, list_number, fuel):  # type: ignore[no-untyped-def]
+    """Add the pair of `node` and a context unless it is there. (0, or what `_context_of` says instead; fuel left)."""
+    number, fuel = _context_of(batch, grammar, vocabulary, state, register, list_number, fuel)
+    if number < 0:
+        return number, fuel
+    visit, pairs = load_i64(batch, B_VISIT), load_i64(batch, B_PAIRS)
+    n = load_i64(visit, VISIT_PAIRS)
+    for i in range(n):
         if (
-            load_i64(table, PAIR_WORDS * i + PAIR_NODE) == node
-            and load_i64(table, PAIR_WORDS * i + PAIR_CONTEXT) == context
+            load_i64(pairs, PAIR_WORDS * i + PAIR_NODE) == node
+            and load_i64(pairs, PAIR_WORDS * i + PAIR_CONTEXT) == number
         ):
-            return pairs
-    if pairs >= MAX_PAIRS:
-        return MAX_PAIRS + 1
-    store_i64(table, PAIR_WORDS * pairs + PAIR_NODE, node)
-    store_i64(table, PAIR_WORDS * pairs + PAIR_CONTEXT, context)
-    return pairs + 1
+            return 0, fuel
+    if n == MAX_PAIRS:
+        return _DIRECT, fuel
+    store_i64(pairs, PAIR_WORDS * n + PAIR_NODE, node)
+    store_i64(pairs, PAIR_WORDS * n + PAIR_CONTEXT, number)
+    store_i64(visit, VISIT_PAIRS, n + 1)
+    return 0, fuel
+
+
+@helper
+def _return_from(batch, node, list_number):  # type: ignore[no-untyped-def]
+    """Note that `node` returns at the nodes of a list. False: no room."""
+    visit, returns = load_i64(batch, B_VISIT), load_i64(batch, B_RETURNS)
+    n = load_i64(visit, VISIT_RETURNS)
+    for i in range(n):
+        if (
+            load_i64(returns, RETURN_WORDS * i + RETURN_NODE) == node
+            and load_i64(returns, RETURN_WORDS * i + RETURN_LIST) == list_number
+        ):
+            return True
+    if n == MAX_RETURNS:
+        return False
+    store_i64(returns, RETURN_WORDS * n + RETURN_NODE, node)
+    store_i64(returns, RETURN_WORDS * n + RETURN_LIST, list_number)
+    store_i64(visit, VISIT_RETURNS, n + 1)
+    return True
+
+
+@helper
+def _go_on(batch, grammar, vocabulary, node, state, register, list_number, nullable, fuel):  # type: ignore[no-untyped-def]
+    """A return leads to this head, on a list. With `nullable` it may itself return at once. As `_visit`."""
+    automaton = load_i64(grammar, G_AUTOMATON)
+    if nullable and may_return(automaton, state, register) and not _return_from(batch, node, list_number):
+        return _DIRECT, fuel
+    if not leads_on(automaton, state, register):
+        return 0, fuel
+    return _visit(batch, grammar, vocabulary, node, state, register, list_number, fuel)
+
+
+@helper
+def _call_frame(batch, grammar, vocabulary, node, item, fuel):  # type: ignore[no-untyped-def]
+    """Follow a call that the context of `node` makes within tokens. As `_visit`."""
+    automaton = load_i64(grammar, G_AUTOMATON)
+    visit = load_i64(batch, B_VISIT)
+    called = load_i64(batch, B_CALLED)
+    call, list_number = load_i64(item, ITEM_CALL), load_i64(item, ITEM_LIST)
+    frame = load_i32(section(automaton, AT_CALL_FRAME), call)
+    n = load_i64(visit, VISIT_CALLED)
+    number = 0
+    while number < n and (
+        load_i64(called, CALLED_WORDS * number + CALLED_FRAME) != frame
+        or load_i64(called, CALLED_WORDS * number + CALLED_LIST) != list_number
+    ):
+        number += 1
+    if number == n:
+        if n == MAX_CALLED:
+            return _DIRECT, fuel
+        store_i64(called, CALLED_WORDS * n + CALLED_FRAME, frame)
+        store_i64(called, CALLED_WORDS * n + CALLED_LIST, list_number)
+        store_i64(visit, VISIT_CALLED, n + 1)
+    continuations = load_i64(batch, B_CONTINUATIONS)
+    m = load_i64(visit, VISIT_CONTINUATIONS)
+    if m == MAX_CONTINUATIONS:
+        return _DIRECT, fuel
+    own = CALLED_BASE + number
+    target = load_i32(section(automaton, AT_CALL_TARGET), call)
+    register = load_i64(item, ITEM_REGISTER)
+    for i in range(m):
+        at = CONTINUATION_WORDS * i
+        if (
+            load_i64(continuations, at + CONTINUATION_OF) == own
+            and load_i64(continuations, at + CONTINUATION_NODE) == node
+            and load_i64(continuations, at + CONTINUATION_STATE) == target
+            and load_i64(continuations, at + CONTINUATION_REGISTER) == register
+        ):
+            return 0, fuel
+    at = CONTINUATION_WORDS * m
+    store_i64(continuations, at + CONTINUATION_OF, own)
+    store_i64(continuations, at + CONTINUATION_NODE, node)
+    store_i64(continuations, at + CONTINUATION_STATE, target)
+    store_i64(continuations, at + CONTINUATION_REGISTER, register)
+    store_i64(visit, VISIT_CONTINUATIONS, m + 1)
+    # What is known to return from this node goes on here too.
+    returns = load_i64(batch, B_RETURNS)
+    answer = 0
+    for i in range(load_i64(visit, VISIT_RETURNS)):
+        if answer == 0 and i < load_i64(visit, VISIT_FULL) and load_i64(returns, RETURN_WORDS * i + RETURN_NODE) == own:
+            back = load_i64(returns, RETURN_WORDS * i + RETURN_LIST)
+            answer, fuel = _go_on(batch, grammar, vocabulary, node, target, register, back, True, fuel)
+    if answer == 0:
+        entry = load_i32(section(automaton, AT_FRAME_START), frame)
+        answer, fuel = _visit(batch, grammar, vocabulary, own, entry, 0, list_number, fuel)
+    return answer, fuel
 
 
 @helper
 def _collect(batch, grammar, vocabulary, arena, block, fuel):  # type: ignore[no-untyped-def]
-    """(pairs in B_PAIRS, or _PENDING, _FAILED, _AGAIN; fuel left) of the heads in `block`."""
+    """(0 where all pairs of the heads in `block` are in B_PAIRS, or what `_context_of` says instead; fuel left)."""
+    visit = load_i64(batch, B_VISIT)
+    for word in range(VISIT_WORDS):
+        store_i64(visit, word, 0)
+    contexts, items = load_i64(grammar, G_CONTEXTS), load_i64(grammar, G_ITEMS)
+    pairs, returns = load_i64(batch, B_PAIRS), load_i64(batch, B_RETURNS)
+    continuations = load_i64(batch, B_CONTINUATIONS)
     heads = arena + 8 * block
-    contexts = load_i64(grammar, G_CONTEXTS)
-    table = load_i64(batch, B_PAIRS)
-    pairs = 0
-    at = -1
-    while at < pairs:
-        # Turn -1 visits the heads, turn i the continuations of pair i.
-        triples, parent = heads, -1
-        if at >= 0:
-            parent = load_i64(table, PAIR_WORDS * at + PAIR_CONTEXT)
-            if load_i64(contexts + 8 * CONTEXT_WORDS * parent, CONTEXT_LENGTH) == 0:
-                at += 1
-                continue
-            triples = arena + 8 * load_i64(table, PAIR_WORDS * at + PAIR_NODE)
-        for i in range(load_i64(triples, BLOCK_COUNT)):
-            node = load_i64(triples, BLOCK_TRIPLES + 3 * i)
-            if node == EXIT:
-                continue
-            state = load_i64(triples, BLOCK_TRIPLES + 3 * i + 1)
-            register = load_i64(triples, BLOCK_TRIPLES + 3 * i + 2)
-            context, fuel = _context_of(batch, grammar, vocabulary, state, register, parent, fuel)
-            if context < 0:
-                return context, fuel
-            pairs = _add_pair(batch, pairs, node, context)
-            if pairs > MAX_PAIRS:
-                return pairs, fuel
-        at += 1
-    return pairs, fuel
+    answer = 0
+    for i in range(load_i64(heads, BLOCK_COUNT)):
+        at = BLOCK_TRIPLES + 3 * i
+        answer, fuel = _visit(
+            batch, grammar, vocabulary,
+            load_i64(heads, at), load_i64(heads, at + 1), load_i64(heads, at + 2), WHOLE, fuel,
+        )  # fmt: skip
+        if answer < 0:
+            return answer, fuel
+    done_pairs = 0
+    while done_pairs < load_i64(visit, VISIT_PAIRS) or load_i64(visit, VISIT_FULL) < load_i64(visit, VISIT_RETURNS):
+        if done_pairs < load_i64(visit, VISIT_PAIRS):
+            node = load_i64(pairs, PAIR_WORDS * done_pairs + PAIR_NODE)
+            context = contexts + 8 * CONTEXT_WORDS * load_i64(pairs, PAIR_WORDS * done_pairs + PAIR_CONTEXT)
+            done_pairs += 1
+            back = load_i64(context, CONTEXT_RETURN)
+            if back >= 0 and not _return_from(batch, node, back):
+                return _DIRECT, fuel
+            first = load_i64(context, CONTEXT_ITEM)
+            for k in range(first, first + load_i64(context, CONTEXT_ITEMS)):
+                answer, fuel = _call_frame(batch, grammar, vocabulary, node, items + 8 * ITEM_WORDS * k, fuel)
+                if answer < 0:
+                    return answer, fuel
+            continue
+        # VISIT_FULL: returns that have been followed along all continuations there were.
+        at = load_i64(visit, VISIT_FULL)
+        store_i64(visit, VISIT_FULL, at + 1)
+        node = load_i64(returns, RETURN_WORDS * at + RETURN_NODE)
+        back = load_i64(returns, RETURN_WORDS * at + RETURN_LIST)
+        virtual = node >= CALLED_BASE
+        block_of_node = arena + 8 * node
+        n = load_i64(visit, VISIT_CONTINUATIONS) if virtual else load_i64(block_of_node, BLOCK_COUNT)
+        for i in range(n):
+            if virtual:
+                triple = continuations + 8 * (CONTINUATION_WORDS * i + CONTINUATION_NODE)
+                if load_i64(continuations, CONTINUATION_WORDS * i + CONTINUATION_OF) != node:
+                    continue
+            else:
+                triple = block_of_node + 8 * (BLOCK_TRIPLES + 3 * i)
+                if load_i64(triple, 0) == EXIT:
+                    continue
+            # Real continuations have nullable returns followed already.
+            answer, fuel = _go_on(
+                batch, grammar, vocabulary,
+                load_i64(triple, 0), load_i64(triple, 1), load_i64(triple, 2), back, virtual, fuel,
+            )  # fmt: skip
+            if answer < 0:
+                return answer, fuel
+    return 0, fuel
 
 
 @helper
-def _walk_directly(batch, grammar, vocabulary, arena, block, low, high, fuel):  # type: ignore[no-untyped-def]
+def _walk_stack(batch, grammar, vocabulary, arena, block, low, high, fuel):  # type: ignore[no-untyped-def]
     """(mask id, or _PENDING, _FAILED; fuel left) of the heads in `block`, without contexts."""
     if fuel <= 0 or not _may_run(batch, low, high) or not _room_for_mask(batch):
         return _PENDING, fuel
     if load_i64(load_i64(batch, B_JOB), J_STAGE) == IDLE:
         count(batch, COUNT_MISSES, 1)
-        begin_direct(batch, grammar, vocabulary, arena, block, low, high)
-    done, fuel = _run(batch, fuel)
-    if done < 0:
-        return done, fuel
-    return intern_mask(batch, load_i64(batch, B_JOB_TOTAL)) & 0x7FFFFFFF, fuel
+        begin_stack_walk(batch, grammar, vocabulary, arena, block, low, high)
+    left = call_kernel(load_i64(batch, B_RUN_STACK), batch, fuel)
+    if left == FAILED:
+        return _FAILED, fuel
+    if left < 0:
+        return _PENDING, 0
+    return intern_mask(batch, load_i64(batch, B_JOB_TOTAL)) & 0x7FFFFFFF, left
 
 
 @helper
-def _union(batch, grammar, pairs, fuel):  # type: ignore[no-untyped-def]
-    """(mask id, or _AGAIN, or _PENDING; fuel left) of the `pairs` pairs in B_PAIRS."""
+def _union(batch, grammar, fuel):  # type: ignore[no-untyped-def]
+    """(mask id, or _AGAIN, or _PENDING; fuel left) of the pairs in B_PAIRS."""
     contexts = load_i64(grammar, G_CONTEXTS)
     table = load_i64(batch, B_PAIRS)
+    pairs = load_i64(load_i64(batch, B_VISIT), VISIT_PAIRS)
     scratch = load_i64(batch, B_SCRATCH)
-    low, high = mix(0x2545F4914F6CDD1D, load_i64(grammar, G_NUMBER)), 0
+    low = mix(mix(0x2545F4914F6CDD1D, load_i64(grammar, G_NUMBER)), load_i64(grammar, G_CONTEXT_EPOCH))
+    high = low * -0x2917014799A6026D
     parts = 0
     only = KIND_EMPTY << KIND_SHIFT
     for i in range(pairs):
-        context = contexts + 8 * CONTEXT_WORDS * load_i64(table, PAIR_WORDS * i + PAIR_CONTEXT)
-        mask_id = load_i64(context, CONTEXT_MASK) & 0x7FFFFFFF
-        if mask_id >> KIND_SHIFT == KIND_EMPTY:
+        number = load_i64(table, PAIR_WORDS * i + PAIR_CONTEXT)
+        context = contexts + 8 * CONTEXT_WORDS * number
+        packed = load_i64(context, CONTEXT_MASK)
+        mask_id = packed & 0x7FFFFFFF
+        kind = mask_id >> KIND_SHIFT
+        if kind == KIND_EMPTY:
             continue
-        if not _room_for_mask(batch):
-            return _PENDING, fuel
-        mask_id = resolve(batch, context, CONTEXT_MASK, scratch)
-        if mask_id < 0:
-            return _AGAIN, fuel
+        if kind != KIND_SINGLE and packed >> 32 != load_i64(batch, B_EPOCH):
+            if not _room_for_mask(batch):
+                return _PENDING, fuel
+            mask_id = resolve(batch, context, CONTEXT_MASK, scratch)
+            if mask_id < 0:
+                return _AGAIN, fuel
         parts += 1
         only = mask_id
-        low = mix(low, load_i64(context, CONTEXT_LOW))
-        high = (high ^ load_i64(context, CONTEXT_HIGH)) * -0x4B47D0C5A6B1E0A3
+        low = mix(low, number)
+        high = (high ^ number) * -0x4B47D0C5A6B1E0A3
         high ^= shift_right(high, 31)
     if parts < 2:
         return only, fuel
@@ -323,7 +556,7 @@ def _union(batch, grammar, pairs, fuel):  # type: ignore[no-untyped-def]
         context = contexts + 8 * CONTEXT_WORDS * load_i64(table, PAIR_WORDS * i + PAIR_CONTEXT)
         packed = load_i64(context, CONTEXT_MASK)
         mask_id = packed & 0x7FFFFFFF
-        if load_i64(batch, B_EPOCH) - (packed >> 32) > 1 and mask_id >> KIND_SHIFT < 2:
+        if load_i64(batch, B_EPOCH) - (packed >> 32) > 1 and mask_id >> KIND_SHIFT < KIND_SINGLE:
             return _AGAIN, fuel  # a new epoch began meanwhile
         expand_mask(batch, mask_id, scratch)
     packed = intern_mask(batch, scratch)
@@ -339,22 +572,18 @@ def mask_of_graph(batch, grammar, slot, config, at_start, fuel):  # type: ignore
     vocabulary = load_i64(batch, B_VOCABULARY_START if at_start else B_VOCABULARY)
     arena = load_i64(load_i64(batch, B_ARENAS), slot)
     block = load_i64(config, CONFIG_BLOCK)
-    direct = load_i64(batch, B_DIRECT) != 0
+    answer = _DIRECT if load_i64(batch, B_DIRECT) != 0 else _AGAIN
     begin = fuel
     for _ in range(4):
-        if direct:
-            break
-        pairs, fuel = _collect(batch, grammar, vocabulary, arena, block, fuel)
-        if pairs == _PENDING or pairs == _FAILED:
-            return pairs, fuel
-        if pairs > MAX_PAIRS:
-            direct = True
-        elif pairs >= 0:
-            mask_id, fuel = _union(batch, grammar, pairs, fuel)
-            if mask_id != _AGAIN:
-                if fuel == begin and mask_id >= 0:
-                    count(batch, COUNT_HITS, 1)
-                return mask_id, fuel
-    # The slot's number and block tell it from others; batches drop the job when a slot changes under it.
-    low = mix(0x9E3779B97F4A7C15 ^ slot, block)
-    return _walk_directly(batch, grammar, vocabulary, arena, block, low, mix(low, load_i64(grammar, G_NUMBER)), fuel)
+        if answer == _AGAIN:
+            answer, fuel = _collect(batch, grammar, vocabulary, arena, block, fuel)
+            if answer == 0:
+                answer, fuel = _union(batch, grammar, fuel)
+    if answer == _AGAIN or answer == _DIRECT:
+        # The slot's number and block tell it from others; batches drop the job when a slot changes under it.
+        low = mix(0x9E3779B97F4A7C15 ^ slot, block)
+        high = mix(low, load_i64(grammar, G_NUMBER))
+        return _walk_stack(batch, grammar, vocabulary, arena, block, low, high, fuel)
+    if fuel == begin and answer >= 0:
+        count(batch, COUNT_HITS, 1)
+    return answer, fuel

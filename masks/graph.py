@@ -174,7 +174,7 @@ def _prune(graph, triples, count):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _leads_on(automaton, state, register):  # type: ignore[no-untyped-def]
+def leads_on(automaton, state, register):  # type: ignore[no-untyped-def]
     """Has a head here any edge of its own, or of another item of its counter?"""
     return (
         load_i32(section(automaton, AT_EDGES), state) != -1
@@ -261,7 +261,7 @@ def _call(grammar, automaton, graph, count, fresh, edges):  # type: ignore[no-un
                     store_i64(graph, S_FAILED, 1)
                     return count, fresh, edges
                 target = load_i32(section(automaton, AT_CALL_TARGET), call)
-                kind = LEADS_ON if _leads_on(automaton, target, register) else 0
+                kind = LEADS_ON if leads_on(automaton, target, register) else 0
                 if may_return(automaton, target, register):
                     kind |= THROUGH
                 edge = table + 8 * EDGE_WORDS * edges
@@ -443,7 +443,7 @@ def close_graph(grammar, automaton, graph, count):  # type: ignore[no-untyped-de
     n = 0
     for i in range(count):
         state, register = load_i64(reached, 3 * i + 1), load_i64(reached, 3 * i + 2)
-        if _leads_on(automaton, state, register):
+        if leads_on(automaton, state, register):
             n = put_triple(graph, heads, n, MAX_GRAPH_HEADS, load_i64(reached, 3 * i), state, register)
     work = count
     for i in range(count):

@@ -57,27 +57,48 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_CONTEXTS,  # int64[MAX_CONTEXTS][CONTEXT_WORDS]
     G_CONTEXT_COUNT,
     G_CONTEXT_TABLE,  # int32[2 * MAX_CONTEXTS] open addressing by key, -1 free
-    G_RESIDUALS,  # int32[MAX_RESIDUALS] trie nodes of all residual lists
-    G_RESIDUALS_USED,
+    G_CONTEXT_EPOCH,  # how often all contexts have been forgotten
+    G_LISTS,  # int64[MAX_LISTS][LIST_WORDS] lists of trie nodes
+    G_LIST_COUNT,
+    G_LIST_TABLE,  # int32[2 * MAX_LISTS] open addressing by content, -1 free
+    G_ITEMS,  # int64[MAX_ITEMS][ITEM_WORDS] the calls made within contexts
+    G_ITEM_COUNT,
+    G_LIST_NODES,  # int32[MAX_LIST_NODES] the nodes of all lists
+    G_LIST_NODES_USED,
+    G_CALL_STAMPS,  # int64[call edges] stamp << 16 | number of the edge's list in the walk that has this stamp
     G_FIELDS,
-) = range(32)
+) = range(39)
 
 # ------------------------------------------------------------------------------- contexts
-# What one state does to the vocabulary, or to a residual list of trie nodes, whatever is below it on the stack.
-MAX_CONTEXTS = 1 << 13  # of one grammar in one batch; past it all are forgotten and built again as they are needed
-MAX_RESIDUALS = 1 << 20  # trie nodes of all their residual lists together (4 MB); likewise
-MAX_PAIRS = 1024  # (stack node, context) pairs behind one mask; past it the stack is walked directly
+# What one state does to the vocabulary, or below the trie nodes of a list, within its own frame. Past any of these
+# limits all contexts of the grammar are forgotten, and built again as they are needed.
+MAX_CONTEXTS = 1 << 13  # of one grammar in one batch
+MAX_LISTS = 1 << 14
+MAX_ITEMS = 1 << 15
+MAX_LIST_NODES = 1 << 20  # 4 MB
 (
-    CONTEXT_LOW,  # key: state, register class, residual list walked
-    CONTEXT_HIGH,
+    CONTEXT_STATE,  # key: state | list walked << 32 (WHOLE: the vocabulary)
+    CONTEXT_CLASS,  # key: what a token can learn of the register; which vocabulary
     CONTEXT_MASK,  # mask slot of the tokens alive inside the frame
-    CONTEXT_LIST,  # where its residual list begins in G_RESIDUALS
-    CONTEXT_LENGTH,  # trie nodes at which the frame may return
-    CONTEXT_LIST_LOW,  # hash of that list
-    CONTEXT_LIST_HIGH,
+    CONTEXT_RETURN,  # list of the trie nodes at which the frame may return, -1: there are none
+    CONTEXT_ITEM,  # its first call in G_ITEMS
+    CONTEXT_ITEMS,  # how many there are
     CONTEXT_WORDS,
-) = range(8)
+) = range(7)
+WHOLE = 0x7FFFFFFF
+LIST_BEGIN, LIST_LENGTH, LIST_LOW, LIST_HIGH, LIST_WORDS = range(5)
+ITEM_CALL, ITEM_REGISTER, ITEM_LIST, ITEM_WORDS = range(4)
+
+# What is visited for one mask; past these limits the stack is walked directly (masks.stack_walk).
+MAX_PAIRS = 1024  # (stack node, context)
+MAX_CALLED = 256  # calls within tokens, one for each frame and list
+MAX_RETURNS = 1024  # (stack node, list)
+MAX_CONTINUATIONS = 1024  # of all those calls
 PAIR_NODE, PAIR_CONTEXT, PAIR_WORDS = range(3)
+CALLED_FRAME, CALLED_LIST, CALLED_WORDS = range(3)
+RETURN_NODE, RETURN_LIST, RETURN_WORDS = range(3)
+CONTINUATION_OF, CONTINUATION_NODE, CONTINUATION_STATE, CONTINUATION_REGISTER, CONTINUATION_WORDS = range(5)
+CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
 
 # ------------------------------------------------------------------------------- a store (one batch)
 (
@@ -120,6 +141,7 @@ PAIR_NODE, PAIR_CONTEXT, PAIR_WORDS = range(3)
     B_JOB_CONFIGS,  # int64[max bytes + 2][CONFIG_WORDS]
     B_JOB_SETS,  # int64[max bytes + 2][lazy words] state sets after each byte of the path
     B_JOB_CHILDREN,  # int64[max bytes + 2] TRIE: next child on each level | end of the children << 32
+    B_JOB_LIST,  # int32[MAX_UNDECIDED + 64] the undecided tokens
     B_JOB_TOTAL,  # int64[words] the mask so far
     B_JOB_SELECTION,  # int64[SELECTION_WORDS] what bitmaps.select_tokens reads
     B_RUN_JOB,  # address of the kernel walk.run_job
@@ -130,13 +152,24 @@ PAIR_NODE, PAIR_CONTEXT, PAIR_WORDS = range(3)
     B_GRAPH,  # address of the S_ block for accepting
     B_JOB_GRAPH,  # address of the S_ block of the mask being computed
     B_RUN_CONTEXT,  # address of the kernel context_walk.run_context
+    B_RUN_STACK,  # address of the kernel stack_walk.run_stack_walk
     B_PAIRS,  # int64[MAX_PAIRS][PAIR_WORDS] what masks.contexts visits
+    B_CALLED,  # int64[MAX_CALLED][CALLED_WORDS]
+    B_RETURNS,  # int64[MAX_RETURNS][RETURN_WORDS]
+    B_CONTINUATIONS,  # int64[MAX_CONTINUATIONS][CONTINUATION_WORDS]
+    B_VISIT,  # int64[VISIT_WORDS] how many of each there are
+    B_JOB_EVENTS,  # int64[MAX_EVENTS] list << 32 | trie node: what the walk has found
+    B_JOB_KEYS,  # int64[MAX_KEYS][KEY_WORDS] the lists it is making
     B_STEP_EPOCH,  # pool epoch when the step began
     B_GRAPH_CALL,  # address of the kernel graph_call.graph_call
     B_REQUEST,  # int64[REQUEST_WORDS] what it is to do
     B_DIRECT,  # 1: masks of recursive grammars by walking the whole stack, without contexts
     B_FIELDS,
-) = range(55)
+) = range(63)
+VISIT_PAIRS, VISIT_CALLED, VISIT_RETURNS, VISIT_CONTINUATIONS, VISIT_FULL, VISIT_WORDS = range(6)
+MAX_EVENTS = 1 << 17
+MAX_KEYS = 256
+KEY_CALL, KEY_REGISTER, KEY_COUNT, KEY_PLACE, KEY_WORDS = range(5)
 
 # A request to graph_call: what, about which grammar, slot and configuration; the rest depends on what.
 R_KIND, R_GRAMMAR, R_SLOT, R_CONFIG, R_TARGET, R_DATA, R_BEGIN, R_END, R_KEEP, REQUEST_WORDS = range(10)
@@ -224,11 +257,16 @@ READY, PENDING, LIMIT = 0, 1, 2
     J_LIST,  # contexts: address of the residual list walked, 0: the whole vocabulary; DIRECT: a sequence's own stack
     J_LIST_LENGTH,
     J_LIST_AT,
-    J_RESIDUAL_LENGTH,  # trie nodes found at which the frame may return
+    J_EVENT_COUNT,
+    J_KEY_COUNT,
+    J_STAMP,
+    J_DEPTH,  # contexts: bytes before the list's, in the path that RANKS follows: 1 after one space
+    J_AFTER_SPACE,  # contexts, RANKS: the state after one space, whose tokens are walked in the trie, or -1
+    J_FAILED,  # contexts: there is no context for this state
     JOB_WORDS,
-) = range(18)
+) = range(23)
 DIRECT = -1
-IDLE, NEXT_HEAD, TRIE, RANKS, LISTS = range(5)
+IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE = range(6)
 
 # What masks.wide finds out about a head (words at J_LOOP).
 L_STAY = 0  # 2 words: ASCII bytes on which it stays alive whatever the string
@@ -239,10 +277,13 @@ L_EXACT = 5  # 1 where longer strings of these are certainly dead
 L_LEAVE = 6  # 4 words: the other bytes that may come next
 L_STATES = 10  # the states among which it stays
 MAX_LOOP_STATES = 24
-L_SPACED = L_STATES + MAX_LOOP_STATES + 1  # 1 where the words after these describe the state after one space
-L_SELF = L_SPACED + 1  # 1 where it stays in its own state on all of L_STAY (and L_TEXT)
-LOOP_WORDS = L_SELF + 1
+L_AFTER = L_STATES + MAX_LOOP_STATES + 1  # 1 where the words after these describe the state after one of the L_FIRST
+L_SELF = L_AFTER + 1  # 1 where it stays in its own state on all of L_STAY (and L_TEXT)
+L_FIRST = L_SELF + 1  # 2 words: ASCII bytes that all lead to that state
+LOOP_WORDS = L_FIRST + 2
 NO_LIMIT = 1 << 40
+#: With more undecided tokens than this, all tokens are walked: sorting the undecided out is done in one go.
+MAX_UNDECIDED = 32768
 
 # Words at G_KINDS. Bytes of one kind lead to the same state from every state.
 KIND_COUNT = 0

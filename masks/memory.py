@@ -118,6 +118,10 @@ def call_kernel(typing_context, address, first, second):  # type: ignore[no-unty
     return types.int64(types.int64, types.int64, types.int64), generate
 
 
+#: Arrays of fewer bytes than this are packed into one; NumPy asks for large pages from here on.
+PACKED_BYTES = 4 << 20
+
+
 class Block:
     """A header of int64 words, each a number or the address of an array that the block keeps alive.
 
@@ -136,6 +140,21 @@ class Block:
 
     def set_number(self, index: int, value: int) -> None:
         self.header[index] = value
+
+    def pack(self) -> None:
+        """Move the smaller arrays into one allocation, which large pages can hold.
+
+        A mask touches a few places in each of many arrays; one page table entry for all of them is soon found.
+        """
+        small = {index: array for index, array in self.arrays.items() if array.nbytes < PACKED_BYTES}
+        starts = np.cumsum([0] + [-(-array.nbytes // 64) * 64 for array in small.values()])
+        # NumPy asks for large pages where an allocation is large enough for them.
+        memory = np.empty(max(int(starts[-1]), PACKED_BYTES) + 64, np.uint8)
+        shift = -memory.ctypes.data % 64
+        for start, (index, array) in zip(starts + shift, small.items(), strict=False):
+            view = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+            view[...] = array
+            self.set_array(index, view)
 
     @property
     def address(self) -> int:

@@ -113,10 +113,15 @@ def intern_mask(batch, words):  # type: ignore[no-untyped-def]
         h0, h1, h2, h3 = 1, 2, 3, 4
         whole = n_words & ~3
         for word in range(0, whole, 4):
-            h0 = mix(h0, load_i64(words, word))
-            h1 = mix(h1, load_i64(words, word + 1))
-            h2 = mix(h2, load_i64(words, word + 2))
-            h3 = mix(h3, load_i64(words, word + 3))
+            h0 = (h0 ^ load_i64(words, word)) * -0x61C8864680B583EB
+            h1 = (h1 ^ load_i64(words, word + 1)) * -0x61C8864680B583EB
+            h2 = (h2 ^ load_i64(words, word + 2)) * -0x61C8864680B583EB
+            h3 = (h3 ^ load_i64(words, word + 3)) * -0x61C8864680B583EB
+            # The highest bits of a product know of all bits of its factors, the lowest of none above.
+            h0 ^= shift_right(h0, 32)
+            h1 ^= shift_right(h1, 32)
+            h2 ^= shift_right(h2, 32)
+            h3 ^= shift_right(h3, 32)
         for word in range(whole, n_words):
             h0 = mix(h0, load_i64(words, word))
         h = mix(mix(mix(h0, h1), h2), h3)

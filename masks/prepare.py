@@ -20,6 +20,7 @@ from .layout import (
     CONFIG_FLAGS,
     CONFIG_HEADS,
     G_AUTOMATON,
+    G_TOKEN_IDS,
     HEAD_DEPTH,
     HEAD_REGISTERS,
     HEAD_STATES,
@@ -34,7 +35,11 @@ from .machine import (
     AT_LAZY_EDGES,
     AT_STATE_FLAGS,
     AT_STATE_LOOP,
+    AT_TOKEN_START,
+    AT_TOKEN_SYMBOL,
+    AT_TOKEN_TARGET,
     delta,
+    flags_of,
     restart_of,
 )
 from .memory import (
@@ -58,6 +63,7 @@ from .trie import (
     V_ROOT,
     V_TOKEN_BYTES,
     V_TOKEN_START,
+    V_TOKEN_TEXT,
     VocabularyTables,
 )
 from .walk import begin_job
@@ -439,6 +445,9 @@ def build_ready(batch, grammar, start, queue, bounds, tokens, dense_row, rows, m
     words = load_i64(batch, B_WORDS)
     starts = load_i64(vocabulary, V_TOKEN_START)
     data = load_i64(vocabulary, V_TOKEN_BYTES)
+    text = load_i64(vocabulary, V_TOKEN_TEXT)
+    ids = load_i64(grammar, G_TOKEN_IDS)
+    symbol_starts = section(automaton, AT_TOKEN_START)
     config = load_i64(batch, B_SCRATCH) + 8 * WORK_CONFIG_WORDS
     queue[0] = start
     dense_row[start] = -2
@@ -447,7 +456,7 @@ def build_ready(batch, grammar, start, queue, bounds, tokens, dense_row, rows, m
         state = queue[done]
         done += 1
         dense_row[state] = -1
-        if load_i32(section(automaton, AT_EDGES), state) == -1:
+        if load_i32(section(automaton, AT_EDGES), state) == -1 and flags_of(automaton, state) & HAS_TOKENS == 0:
             continue
         store_i64(config, CONFIG_HEADS, 1)
         store_i64(config, CONFIG_FLAGS, 0)
@@ -485,15 +494,25 @@ def build_ready(batch, grammar, start, queue, bounds, tokens, dense_row, rows, m
                 if total <= MAX_LIST:
                     tokens[used] = token
                     used += 1
-                target = np.int64(state)
-                for i in range(load_i64(starts, token), load_i64(starts, token + 1)):
-                    target = delta(automaton, target, load_u8(data, i))
-                if dense_row[target] == -1 and bounds[target, 0] < 0:
-                    if queued == most:
-                        return -1
-                    dense_row[target] = -2
-                    bounds[target, 0] = 0
-                    bounds[target, 1] = 0
-                    queue[queued] = target
-                    queued += 1
+                first, last = load_i32(symbol_starts, state), load_i32(symbol_starts, state + 1)
+                for edge in range(first - 1, last):
+                    target = np.int64(state)
+                    if edge >= first:  # what the grammar names has no text, or none that counts here
+                        if load_i32(ids, load_i32(section(automaton, AT_TOKEN_SYMBOL), edge)) != token:
+                            continue
+                        target = np.int64(load_i32(section(automaton, AT_TOKEN_TARGET), edge))
+                    elif load_u8(text, token) == 0:
+                        continue
+                    else:
+                        for i in range(load_i64(starts, token), load_i64(starts, token + 1)):
+                            if target >= 0:
+                                target = delta(automaton, target, load_u8(data, i))
+                    if target >= 0 and dense_row[target] == -1 and bounds[target, 0] < 0:
+                        if queued == most:
+                            return -1
+                        dense_row[target] = -2
+                        bounds[target, 0] = 0
+                        bounds[target, 1] = 0
+                        queue[queued] = target
+                        queued += 1
     return queued

@@ -13,10 +13,12 @@ from .layout import (
     CONTEXT_WORDS,
     G_AUTOMATON,
     G_BOUNDARY,
+    G_CALL_STAMPS,
     G_CONTEXT_TABLE,
     G_CONTEXTS,
     G_FIELDS,
     G_FRAME_STAMPS,
+    G_ITEMS,
     G_KINDS,
     G_LAZY_CAPACITY,
     G_LAZY_LOOP,
@@ -26,6 +28,9 @@ from .layout import (
     G_LAZY_TABLE,
     G_LAZY_TABLE_SIZE,
     G_LAZY_WORDS,
+    G_LIST_NODES,
+    G_LIST_TABLE,
+    G_LISTS,
     G_LIVE,
     G_LOOP_BITS,
     G_LOOP_EXACT,
@@ -35,17 +40,20 @@ from .layout import (
     G_READY_ROWS,
     G_READY_START,
     G_READY_TOKENS,
-    G_RESIDUALS,
     G_SINGLE,
     G_STATE_MASK,
     G_TOKEN_IDS,
+    ITEM_WORDS,
     KIND_BYTES,
     KIND_COUNT,
     KIND_FIRST,
     KIND_OF,
     KIND_WORDS,
+    LIST_WORDS,
     MAX_CONTEXTS,
-    MAX_RESIDUALS,
+    MAX_ITEMS,
+    MAX_LIST_NODES,
+    MAX_LISTS,
 )
 from .memory import Block
 from .prepare import exact_loops, lazy_loops, live_bytes, loop_members
@@ -159,9 +167,17 @@ class Resident:
             block.set_array(G_LAZY_LOOP, loops)
         if automaton.flags & RECURSIVE:
             block.set_array(G_FRAME_STAMPS, np.zeros(len(automaton["frame_start"]), np.int64))
-            block.set_array(G_CONTEXTS, np.zeros((MAX_CONTEXTS, CONTEXT_WORDS), np.int64))
-            block.set_array(G_CONTEXT_TABLE, np.full(2 * MAX_CONTEXTS, -1, np.int32))
-            block.set_array(G_RESIDUALS, np.zeros(MAX_RESIDUALS, np.int32))
+            calls = len(automaton["call_frame"])
+            for field, array in (
+                (G_CONTEXTS, np.zeros((MAX_CONTEXTS, CONTEXT_WORDS), np.int64)),
+                (G_CONTEXT_TABLE, np.full(2 * MAX_CONTEXTS, -1, np.int32)),
+                (G_LISTS, np.zeros((MAX_LISTS, LIST_WORDS), np.int64)),
+                (G_LIST_TABLE, np.full(2 * MAX_LISTS, -1, np.int32)),
+                (G_ITEMS, np.zeros((MAX_ITEMS, ITEM_WORDS), np.int64)),
+                (G_LIST_NODES, np.zeros(MAX_LIST_NODES, np.int32)),
+                (G_CALL_STAMPS, np.zeros(calls + 1, np.int64)),
+            ):
+                block.set_array(field, array)
         self.block = block
         self.compiled = compiled
         self.users = 0

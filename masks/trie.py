@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     V_RANK_START,  # int32[ranks + 1] where the token's bytes begin in RANK_BYTES
     V_RANK_BYTES,  # uint8[...] the tokens' bytes in rank order
     V_ID_RANK,  # int32[size] rank of a text token
-    V_RECORD,  # int64[ranks][2] first 8 bytes, zeros after them; length | RECORD_VALID | start in RANK_BYTES << 16
+    V_RECORD,  # int64[ranks] the first RECORD_BYTES, zeros after them; in the highest byte length | RECORD_VALID
     V_PRESENCE,  # int64[513][words] row i: tokens with a byte of segment i; row 256 + b: byte b; 1: any byte; 0: none
     V_REST,  # the same of each token without its first byte
+    V_BEGIN,  # the same of each token's first byte alone
     V_VALID,  # int64[words] tokens that are valid UTF-8 text, the last code point perhaps cut short
-    V_SPACED,  # int64[words] valid tokens that begin with a space and go on
     V_LENGTH,  # int64[max_length + 1][words] row k: valid tokens of at most k code points, begun ones counted
     V_MAX_LENGTH,  # longest valid token in code points
     V_MAX_BYTES,  # longest text token in bytes
@@ -59,8 +59,9 @@ if TYPE_CHECKING:
 
 TOKEN_ENDS = 1 << 8
 SAME_TOKENS = 1 << 9  # several tokens end there
-RECORD_VALID = 1 << 15  # the token is in V_VALID
-RECORD_LENGTH = RECORD_VALID - 1
+RECORD_BYTES = 7
+RECORD_LENGTH = 15  # the length, RECORD_BYTES + 1 where it is more than RECORD_BYTES
+RECORD_VALID = 1 << 4  # the token is in V_VALID
 #: The row of PRESENCE and REST of the ASCII bytes that are no letter, digit, hyphen or underscore.
 PUNCTUATION = 512
 _WORD_BYTES = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
@@ -186,10 +187,10 @@ def code_points(data, begin, end):  # type: ignore[no-untyped-def]
 
 
 @kernel(
-    "void(uint8[::1], int32[::1], int32[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], "
+    "void(uint8[::1], int32[::1], int32[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], "
     "int64[:, ::1], int32[::1])"
 )
-def _fill_bitmaps(data, start, place, presence, rest, valid, spaced, length, lengths):  # type: ignore[no-untyped-def]
+def _fill_bitmaps(data, start, place, presence, rest, begin, valid, length, lengths):  # type: ignore[no-untyped-def]
     """Bitmaps over places (token ids or ranks) of the tokens at data[start[i]:start[i + 1]]."""
     one = np.int64(1)
     for rank in range(len(place)):
@@ -199,12 +200,11 @@ def _fill_bitmaps(data, start, place, presence, rest, valid, spaced, length, len
             presence[256 + data[position], word] |= bit
             if position > start[rank]:
                 rest[256 + data[position], word] |= bit
+        begin[256 + data[start[rank]], word] |= bit
         if lengths[rank] >= 0:
             valid[word] |= bit
-            if lengths[rank] > 1 and data[start[rank]] == 0x20:
-                spaced[word] |= bit
             length[lengths[rank], word] |= bit
-    for table in (presence, rest):
+    for table in (presence, rest, begin):
         for i in range(255, 0, -1):
             for w in range(table.shape[1]):
                 table[i, w] = table[2 * i, w] | table[2 * i + 1, w]
@@ -294,19 +294,17 @@ class VocabularyTables:
         words = -(-max(vocabulary.width, 1) // 64)
         rank_words = max(1, -(-ranks // 64))
         block = Block(V_FIELDS)
-        fields = V_PRESENCE, V_REST, V_LENGTH, V_VALID, V_SPACED
-        maps = [np.zeros((n, words), np.int64) for n in (513, 513, longest + 1, 1, 1)]
-        presence, rest, length, valid, spaced = maps
-        _fill_bitmaps(data, rank_start, rank_id, presence, rest, valid[0], spaced[0], length, lengths)
+        fields = V_PRESENCE, V_REST, V_BEGIN, V_LENGTH, V_VALID
+        maps = [np.zeros((n, words), np.int64) for n in (513, 513, 513, max(longest, 1) + 1, 1)]
+        presence, rest, begin, length, valid = maps
+        _fill_bitmaps(data, rank_start, rank_id, presence, rest, begin, valid[0], length, lengths)
         for field, bitmap in zip(fields, maps, strict=True):
             block.set_array(field, bitmap)
         id_rank = np.zeros(size, np.int32)
         id_rank[rank_id] = np.arange(ranks, dtype=np.int32)
         places = np.arange(8) + rank_start[:-1, None]
-        record = np.zeros((ranks, 2), np.int64)
-        firsts = np.append(data, np.zeros(8, np.uint8))[places] * (places < rank_start[1:, None])
-        record[:, 0] = np.ascontiguousarray(firsts).view("<i8")[:, 0]
-        record[:, 1] = np.diff(rank_start) | (lengths >= 0) * RECORD_VALID | (rank_start[:-1].astype(np.int64) << 16)
+        record = np.append(data, np.zeros(8, np.uint8))[places] * (places < rank_start[1:, None])
+        record[:, RECORD_BYTES] = np.minimum(np.diff(rank_start), RECORD_BYTES + 1) | (lengths >= 0) * RECORD_VALID
         used = np.zeros(256, bool)
         used[data] = True
         first_rank = np.searchsorted(data[rank_start[:-1]], np.arange(257)).astype(np.int32)
@@ -317,7 +315,7 @@ class VocabularyTables:
             (V_RANK_WORDS, rank_words),
             (V_NODES, nodes),
             (V_ROOT, root),
-            (V_MAX_LENGTH, longest),
+            (V_MAX_LENGTH, max(longest, 1)),
             (V_MAX_BYTES, int(np.diff(rank_start).max(initial=0))),
         ):
             block.set_number(index, number)
@@ -328,7 +326,7 @@ class VocabularyTables:
             (V_NODE_PARENT, _parents(node)),
             (V_RANK_NODE, _rank_nodes(node, node_token, next_same, size)[rank_id]),
             (V_ID_RANK, id_rank),
-            (V_RECORD, record),
+            (V_RECORD, record.view("<i8")),
             (V_RANK_ID, rank_id),
             (V_RANK_START, rank_start),
             (V_RANK_BYTES, data),
@@ -339,6 +337,7 @@ class VocabularyTables:
             (V_ABSENT, np.packbits(~used, bitorder="little").view(np.int64).copy()),
         ):
             block.set_array(index, array)
+        block.pack()
         self.block = block
         self.words = words
         self.rank_words = rank_words

@@ -1,9 +1,9 @@
 """The mask of a configuration: one walk of the vocabulary a head, resumable at any point.
 
-Two ways through the vocabulary. TRIE: forward over the preorder trie, jumping over dead subtrees; cheap
-where few tokens are alive. RANKS: after `masks.wide` has settled most tokens, the others in sorted
-order, each sharing the live prefix of the one before. Both stop when the fuel is spent and go on from
-the cursor in the job's block. The path from the root to the cursor is kept as one state a byte; where a
+Two ways through the vocabulary. TRIE: depth first through the trie, leaving out dead subtrees; cheap where few tokens
+are alive. RANKS: after `masks.wide` has settled most tokens, the others in sorted order: from where they leave the
+loop, or each from where it differs from the one before. Both stop when the fuel is spent and go on from the cursor in
+the job's block. The path from the root to the cursor is kept as one state a byte; where a
 token leaves the head's frame or calls another, as a whole configuration.
 
 Fuel: 1 a byte edge, CONFIG_COST a stepped configuration, and the bitmap work of `masks.wide`.
@@ -18,6 +18,7 @@ from .layout import (
     B_JOB,
     B_JOB_CHILDREN,
     B_JOB_CONFIGS,
+    B_JOB_LIST,
     B_JOB_RANKS,
     B_JOB_REGISTER,
     B_JOB_SELECTION,
@@ -49,6 +50,7 @@ from .layout import (
     J_FOLLOW,
     J_GRAMMAR,
     J_HEAD,
+    J_LIST,
     J_LOOP,
     J_PATH_LENGTH,
     J_PATH_RANK,
@@ -56,14 +58,15 @@ from .layout import (
     J_STAGE,
     J_UNFINISHED,
     J_VOCABULARY,
+    L_AFTER,
     L_CLASS,
     L_EXACT,
     L_LEAVE,
     L_LIMIT,
     L_SELF,
-    L_SPACED,
     L_STAY,
     L_TEXT,
+    MAX_UNDECIDED,
     NEXT_HEAD,
     NO_LIMIT,
     RANKS,
@@ -91,9 +94,21 @@ from .machine import (
     top_register,
     top_state,
 )
-from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64, store_u8
+from .memory import (
+    count_bits,
+    count_trailing_zeros,
+    load_i32,
+    load_i64,
+    load_u8,
+    section,
+    store_i32,
+    store_i64,
+    store_u8,
+)
 from .pool import count
+from .select import select_wide
 from .trie import (
+    RECORD_BYTES,
     RECORD_LENGTH,
     RECORD_VALID,
     SAME_TOKENS,
@@ -105,16 +120,15 @@ from .trie import (
     V_NODE_TOKEN,
     V_RANK_BYTES,
     V_RANK_ID,
+    V_RANK_START,
     V_RANK_WORDS,
     V_RECORD,
     V_ROOT,
     V_WORDS,
 )
-from .wide import MIN_WIDE_BYTES, add_next_bytes, find_loops, select_wide
+from .wide import MIN_WIDE_BYTES, add_next_bytes, find_loops
 
 CONFIG_COST = 16  # fuel of stepping a configuration, in byte edges
-#: More undecided tokens than this are not sorted out one by one: that is done in one go.
-MAX_UNDECIDED = 32768
 
 
 @helper
@@ -319,8 +333,9 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
     ranks = load_i64(batch, B_JOB_RANKS)
     rank_words = load_i64(vocabulary, V_RANK_WORDS)
     record = load_i64(vocabulary, V_RECORD)
-    data = load_i64(vocabulary, V_RANK_BYTES)
+    rank_start = load_i64(vocabulary, V_RANK_START)
     rank_id = load_i64(vocabulary, V_RANK_ID)
+    data = load_i64(vocabulary, V_RANK_BYTES)
     first_rank = load_i64(vocabulary, V_FIRST_RANK)
     previous = load_i64(job, J_PATH_RANK)
     alive = load_i64(job, J_PATH_LENGTH)
@@ -337,6 +352,8 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
     registers = load_i64(batch, B_JOB_REGISTER)
     # In a grammar of one frame no state has more than its byte edges.
     special = FINAL | HAS_CALLS if load_i64(automaton, H_FLAGS) & CALLS else 0
+    # Steps without a branch begin with a dense row.
+    blind = itself and load_i32(edges, load_i64(states, 0)) >= 0
     while word < rank_words:
         bits = load_i64(ranks, word)
         while bits != 0:
@@ -349,39 +366,61 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
                 return fuel
             rank = 64 * word + count_trailing_zeros(bits)
             bits &= bits - 1
-            first = load_i64(record, 2 * rank)
-            place = load_i64(record, 2 * rank + 1)
-            begin, length = place >> 16, place & RECORD_LENGTH
+            first = load_i64(record, rank)
+            length = (first >> 56) & RECORD_LENGTH
             depth = 0
+            if itself and (first >> 56) & RECORD_VALID != 0:
+                # Up to the first byte outside the set the state is the head's own; for all in the record at once.
+                inside = 0
+                for i in range(RECORD_BYTES):
+                    inside |= load_u8(stay, (first >> (8 * i)) & 0xFF) << i
+                depth = min(count_trailing_zeros(~inside), length)
+            dead = False
+            if blind and depth < RECORD_BYTES:
+                # What follows the loop's bytes is short and hard to predict: three steps without a branch.
+                state = load_i64(states, 0)
+                left = length - depth
+                known = min(left, RECORD_BYTES - depth)
+                rest = first >> (8 * depth)
+                odd = 0
+                for i in range(3):
+                    edge = load_i32(edges, max(state, 0))
+                    target = load_i32(dense, max(edge, 0) * n_classes + load_u8(classes, rest & 0xFF))
+                    target |= (edge >> 63) | (state >> 63)
+                    more = load_u8(flags, max(state, 0)) & special
+                    odd |= 1 if ((edge < -1) | (more != 0)) & (i < known) & (state >= 0) else 0
+                    state = target if i < known else state
+                    rest >>= 8
+                if odd == 0 and (state < 0 or (left <= 3 and left == known)):
+                    fuel -= 1 + min(known, 3)
+                    if state >= 0:
+                        set_bit(total, load_i32(rank_id, rank))
+                    continue
+            begin = load_i32(rank_start, rank)
+            length = load_i32(rank_start, rank + 1) - begin
             if itself:
-                # Up to the first byte outside the set the state is the head's own; for all of the first eight at once.
-                if place & RECORD_VALID != 0:
-                    inside = 0
-                    for i in range(8):
-                        inside |= load_u8(stay, (first >> (8 * i)) & 0xFF) << i
-                    depth = min(count_trailing_zeros(~inside), length)
-                    if depth == 8:
-                        while depth < length and load_u8(stay, load_u8(data, begin + depth)) != 0:
-                            depth += 1
+                if depth == RECORD_BYTES:
+                    while depth < length and load_u8(stay, load_u8(data, begin + depth)) != 0:
+                        depth += 1
                 store_i64(states, depth, load_i64(states, 0))
                 store_i64(registers, depth, load_i64(registers, 0))
             elif previous >= 0:
                 # How many first bytes it shares with the token before.
-                other = load_i64(record, 2 * previous + 1)
-                most = min(length, other & RECORD_LENGTH)
-                differ = first ^ load_i64(record, 2 * previous)
-                depth = 8 if differ == 0 else count_trailing_zeros(differ) >> 3
-                if depth == 8:
-                    other >>= 16
+                other = load_i64(record, previous)
+                most = min(length, (other >> 56) & RECORD_LENGTH)
+                differ = (first ^ other) & ((1 << (8 * RECORD_BYTES)) - 1)
+                depth = RECORD_BYTES if differ == 0 else count_trailing_zeros(differ) >> 3
+                if most > RECORD_BYTES and depth == RECORD_BYTES:
+                    other = load_i32(rank_start, previous)
+                    most = min(length, load_i32(rank_start, previous + 1) - other)
                     while depth < most and load_u8(data, begin + depth) == load_u8(data, other + depth):
                         depth += 1
                 depth = min(depth, most)
             fuel -= 1
             if depth > alive and not itself:
                 continue  # it shares the byte that killed the token before
-            dead = False
             while depth < length:
-                byte = (first >> (8 * depth)) & 0xFF if depth < 8 else load_u8(data, begin + depth)
+                byte = (first >> (8 * depth)) & 0xFF if depth < RECORD_BYTES else load_u8(data, begin + depth)
                 target = step_fast(
                     automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte
                 )
@@ -450,7 +489,7 @@ def _begin_lazy(batch, grammar, automaton, vocabulary, state):  # type: ignore[n
     for k in range(3):
         store_i64(loop, L_STAY + k, load_i64(loops, 3 * best + k))
     store_i64(loop, L_CLASS, -1)
-    store_i64(loop, L_SPACED, 0)
+    store_i64(loop, L_AFTER, 0)
     store_i64(loop, L_SELF, 0)
     store_i64(loop, L_LIMIT, NO_LIMIT)
     store_i64(loop, L_EXACT, 0)
@@ -464,19 +503,31 @@ def _begin_lazy(batch, grammar, automaton, vocabulary, state):  # type: ignore[n
 
 
 @helper
-def sort_undecided(vocabulary, undecided, next_bytes, ranks):  # type: ignore[no-untyped-def]
+def sort_undecided(vocabulary, undecided, found, next_bytes, ranks):  # type: ignore[no-untyped-def]
     """Set `ranks` to the undecided tokens whose first byte is one of `next_bytes` (4 words), in rank order."""
     id_rank = load_i64(vocabulary, V_ID_RANK)
     record = load_i64(vocabulary, V_RECORD)
     for word in range(load_i64(vocabulary, V_RANK_WORDS)):
         store_i64(ranks, word, 0)
+    # First a list (room for MAX_UNDECIDED + 64): where a word has few bits two are written whatever there are, as
+    # a branch on each word would be mispredicted more often than not.
+    n = 0
     for word in range(load_i64(vocabulary, V_WORDS)):
         bits = load_i64(undecided, word)
-        while bits != 0:
-            rank = load_i32(id_rank, 64 * word + count_trailing_zeros(bits))
+        after = n + count_bits(bits)
+        for i in range(2):
+            store_i32(found, n + i, 64 * word + count_bits((bits & -bits) - 1))
             bits &= bits - 1
-            prefetch(record + 16 * rank)
-            set_bit(ranks, rank)
+        n += 2
+        while bits != 0:
+            store_i32(found, n, 64 * word + count_trailing_zeros(bits))
+            n += 1
+            bits &= bits - 1
+        n = after
+    for i in range(n):
+        rank = load_i32(id_rank, load_i32(found, i))
+        prefetch(record + 8 * rank)
+        set_bit(ranks, rank)
     # Tokens with one first byte are neighbours.
     first_rank = load_i64(vocabulary, V_FIRST_RANK)
     byte = 0
@@ -579,8 +630,13 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
         # Where more tokens are left than were accepted, the trie with its dead subtrees is the shorter way.
         wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
         if wide:
-            fill_stay(loop, load_i64(batch, B_JOB_SELECTION))
-            sort_undecided(vocabulary, undecided, next_bytes, load_i64(batch, B_JOB_RANKS))
+            if left == 0:
+                store_i64(job, J_CURSOR, load_i64(vocabulary, V_RANK_WORDS))
+            else:
+                fill_stay(loop, load_i64(batch, B_JOB_SELECTION))
+                sort_undecided(
+                    vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS)
+                )
             work += left // 4
     if not wide:
         store_i64(job, J_PATH_LENGTH, -1)
@@ -616,6 +672,7 @@ def begin_job(batch, grammar, vocabulary, config, key_low, key_high):  # type: i
     store_i64(job, J_GRAMMAR, grammar)
     store_i64(job, J_VOCABULARY, vocabulary)
     store_i64(job, J_HEAD, 0)
+    store_i64(job, J_LIST, 0)
 
 
 @kernel("int64(int64, int64)")

@@ -10,29 +10,10 @@ byte which leaves the set, or are no complete UTF-8 text, are walked one by one.
 from __future__ import annotations
 
 from .._numba import helper
-from ..grammar.automaton import COUNTER, FINAL, H_FLAGS, HAS_CALLS, UTF8
-from .bitmaps import (
-    S_AFTER_MEMBERS,
-    S_COUNTS,
-    S_LENGTH,
-    S_LONGER,
-    S_MASK,
-    S_MEMBERS,
-    S_ROWS,
-    S_SPACED,
-    S_UNDECIDED,
-    S_UNSETTLED,
-    S_VALID,
-    S_WORDS,
-    SELECTION_WORDS,
-    select_tokens,
-)
+from ..grammar.automaton import COUNTER, FINAL, HAS_CALLS
 from .layout import (
     CONFIG_HEADS,
-    G_AUTOMATON,
     G_KINDS,
-    G_LIVE,
-    G_LOOP_BITS,
     G_LOOP_EXACT,
     G_LOOP_SIZE,
     G_SINGLE,
@@ -40,12 +21,13 @@ from .layout import (
     KIND_COUNT,
     KIND_FIRST,
     KIND_OF,
+    L_AFTER,
     L_CLASS,
     L_EXACT,
+    L_FIRST,
     L_LEAVE,
     L_LIMIT,
     L_SELF,
-    L_SPACED,
     L_STATES,
     L_STAY,
     L_TEXT,
@@ -70,23 +52,15 @@ from .machine import (
     top_register,
     top_state,
 )
-from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
+from .memory import count_bits, load_i32, load_i64, load_u8, section, store_i64
 from .trie import (
-    PUNCTUATION,
-    PUNCTUATION_HIGH,
-    PUNCTUATION_LOW,
     V_ABSENT,
-    V_LENGTH,
-    V_MAX_LENGTH,
-    V_PRESENCE,
-    V_REST,
-    V_SPACED,
-    V_VALID,
-    V_WORDS,
 )
 
 #: A set of fewer ASCII bytes is not worth the bitmaps: walking it is cheaper.
 MIN_WIDE_BYTES = 12
+#: First bytes that lead to one state, at most: their rows are memory traffic, a few for an alphabet.
+MAX_FIRST = 64
 #: Nor is a class of which fewer tokens are made.
 MIN_CLASS_TOKENS = 2048
 
@@ -216,7 +190,7 @@ def _call_bytes(automaton, state):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _stays(automaton, vocabulary, kinds, loop, register, only):  # type: ignore[no-untyped-def]
+def _stays(automaton, vocabulary, kinds, loop, register, only, follow):  # type: ignore[no-untyped-def]
     """Shrink L_STAY and L_TEXT to what keeps L_STATES closed; at most `only` states, added as they are met."""
     states = loop + 8 * L_STATES
     changed = True
@@ -228,9 +202,13 @@ def _stays(automaton, vocabulary, kinds, loop, register, only):  # type: ignore[
             start = restart_of(automaton, state, register)
             i += 1
             low, high = load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1)
-            # A byte that may begin a call leads to places that are not looked at here.
-            for at in (state, start):
-                a, b, c, d = _call_bytes(automaton, at)
+            # A byte that may begin a call, or follow the frame's return, leads to places that are not looked at here.
+            for turn in range(3):
+                a, b, c, d = 0, 0, 0, 0
+                if turn < 2:
+                    a, b, c, d = _call_bytes(automaton, state if turn == 0 else start)
+                elif flags_of(automaton, state) & FINAL:
+                    a, b, c, d = load_i64(follow, 0), load_i64(follow, 1), load_i64(follow, 2), load_i64(follow, 3)
                 changed = changed or (low & a) | (high & b) != 0
                 low &= ~a
                 high &= ~b
@@ -256,21 +234,22 @@ def _stays(automaton, vocabulary, kinds, loop, register, only):  # type: ignore[
 
 @helper
 def _try_states(automaton, vocabulary, kinds, loop, first, second, only, register, follow):  # type: ignore[no-untyped-def]
-    """Set L_STAY, L_TEXT and L_STATES to the fixpoint that begins with these one or two states.
-
-    Bytes that may follow the frame are left out: a token that leaves by one goes on who knows where.
-    """
+    """Set L_STAY, L_TEXT and L_STATES to the fixpoint that begins with these one or two states."""
     states = loop + 8 * L_STATES
-    store_i64(loop, L_STAY, ~load_i64(follow, 0))
-    store_i64(loop, L_STAY + 1, ~load_i64(follow, 1))
-    store_i64(loop, L_TEXT, 1 if load_i64(follow, 2) | load_i64(follow, 3) == 0 else 0)
+    store_i64(loop, L_STAY, -1)
+    store_i64(loop, L_STAY + 1, -1)
+    store_i64(loop, L_TEXT, 1)
     store_i64(states, 0, first)
     n = 1
     if second >= 0 and second != first:
         store_i64(states, 1, second)
         n = 2
-    store_i64(states, MAX_LOOP_STATES, n)
-    _stays(automaton, vocabulary, kinds, loop, register, max(only, n))
+    # The second turn leaves out the states that only bytes led to that were dropped.
+    for _ in range(2):
+        store_i64(states, MAX_LOOP_STATES, n)
+        _stays(automaton, vocabulary, kinds, loop, register, max(only, n), follow)
+        if load_i64(states, MAX_LOOP_STATES) == n:
+            break
     return _weight(load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), load_i64(loop, L_TEXT) != 0)
 
 
@@ -295,7 +274,7 @@ def add_next_bytes(grammar, automaton, config, into):  # type: ignore[no-untyped
 
 
 @helper
-def _find_loop(grammar, automaton, vocabulary, state, register, follow, loop, anyway):  # type: ignore[no-untyped-def]
+def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, anyway):  # type: ignore[no-untyped-def]
     """Fill the words at `loop` for a head. Returns whether it is wide; `anyway`: with an empty set if not."""
     klass = load_i32(section(automaton, AT_STATE_LOOP), state)
     if klass >= 0 and load_i32(load_i64(grammar, G_LOOP_SIZE), klass) < MIN_CLASS_TOKENS:
@@ -372,151 +351,75 @@ def _find_loop(grammar, automaton, vocabulary, state, register, follow, loop, an
 
 
 @helper
-def _find_after_space(grammar, automaton, vocabulary, state, register, follow, loop):  # type: ignore[no-untyped-def]
-    """`_find_loop` for the state after one space, into the second half of `loop`; False where not wide."""
-    if (load_i64(follow, 0) >> 0x20) & 1 != 0 or flags_of(automaton, state) & HAS_CALLS:
-        return False
-    target = delta(automaton, state, 0x20)
+def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide):  # type: ignore[no-untyped-def]
+    """`find_loop` for the state after a first byte, into the second half of `loop`; False where not wide.
+
+    It is the state after a space, or else after the lowest byte that leaves the loop: all that lead there are L_FIRST.
+    """
+    # What may follow the frame counts only where it may return.
+    returns = 0
+    if flags_of(automaton, state) & FINAL:
+        returns = -1
     start = restart_of(automaton, state, register)
-    if start >= 0:
-        other = delta(automaton, start, 0x20)
-        if flags_of(automaton, start) & HAS_CALLS or (target >= 0 and other >= 0):
-            return False
+    if flags_of(automaton, state) & HAS_CALLS or (start >= 0 and flags_of(automaton, start) & HAS_CALLS):
+        return False
+    kinds = load_i64(grammar, G_KINDS)
+    target, reached = -1, register
+    low, high = 0, 0
+    for turn in range(-1, load_i64(kinds, KIND_COUNT)):
+        kind = turn if turn >= 0 else load_i64(kinds, KIND_OF + 0x20)
+        members = kinds + 8 * (KIND_BYTES + 4 * kind)
+        more_low = load_i64(members, 0) & ~(load_i64(follow, 0) & returns)
+        more_high = load_i64(members, 1) & ~(load_i64(follow, 1) & returns)
+        if wide:
+            more_low &= ~load_i64(loop, L_STAY)
+            more_high &= ~load_i64(loop, L_STAY + 1)
+        byte = load_i64(kinds, KIND_FIRST + kind)
+        one, other = delta(automaton, state, byte), _after(automaton, start, byte)
+        # A byte that may go on with an item as well as begin another one leads to two states.
+        if more_low | more_high == 0 or (one >= 0) == (other >= 0):
+            continue
+        own = register
         if other >= 0:
-            target = other
-            register = next_register(automaton, state, register)
+            one = other
+            own = next_register(automaton, state, register)
+        if target < 0:
+            target, reached = one, own
+        if one == target and own == reached:
+            low |= more_low
+            high |= more_high
     if target < 0:
         return False
-    return _find_loop(grammar, automaton, vocabulary, target, register, follow, loop + 8 * LOOP_WORDS, False)
+    space = (low >> 0x20) & 1 != 0
+    if count_bits(low) + count_bits(high) > MAX_FIRST:
+        low, high = low & (1 << 0x20), 0
+    after = loop + 8 * LOOP_WORDS
+    if low | high == 0 or not find_loop(grammar, automaton, vocabulary, target, reached, follow, after, False):
+        return False
+    if load_i64(after, L_CLASS) >= 0:
+        # The members of a class are known for strings after one space only.
+        if load_i64(after, L_TEXT) != 0:
+            store_i64(after, L_CLASS, -1)
+        elif space:
+            low, high = 1 << 0x20, 0
+        else:
+            return False
+    store_i64(after, L_FIRST, low)
+    store_i64(after, L_FIRST + 1, high)
+    return True
 
 
 @helper
 def find_loops(grammar, automaton, vocabulary, state, register, follow, loop):  # type: ignore[no-untyped-def]
-    """`_find_loop` for a head, and for the state that it is in after one space, where half of all tokens begin.
+    """`find_loop` for a head, and for the state after a first byte, as a space begins half of all tokens.
 
     `follow`: 4 words, the bytes that may come next when the head's frame has returned.
     """
-    wide = _find_loop(grammar, automaton, vocabulary, state, register, follow, loop, False)
-    spaced = False
-    if not wide or (load_i64(loop, L_LEAVE) >> 0x20) & 1 != 0:
-        spaced = _find_after_space(grammar, automaton, vocabulary, state, register, follow, loop)
-    if spaced and not wide:
-        _find_loop(grammar, automaton, vocabulary, state, register, follow, loop, True)
-    store_i64(loop, L_SPACED, 1 if spaced else 0)
-    return wide or spaced
-
-
-@helper
-def _block_bits(size, byte):  # type: ignore[no-untyped-def]
-    """Bits, in its own word, of the aligned block of at most 64 bytes that begins at `byte`."""
-    return -1 if size == 64 else ((1 << size) - 1) << (byte & 63)
-
-
-@helper
-def _cover(table, row_bytes, needed, wanted, rows):  # type: ignore[no-untyped-def]
-    """Addresses, at `rows`, of table rows whose union holds the bytes of `needed` and only bytes of `wanted`; how many.
-
-    Both sets are 4 words, `needed` is emptied. Segments grow from each byte while they stay within `wanted`.
-    """
-    n = 0
-    if (load_i64(needed, 0) & PUNCTUATION_LOW) | (load_i64(needed, 1) & PUNCTUATION_HIGH) != 0 and (
-        (PUNCTUATION_LOW & ~load_i64(wanted, 0)) | (PUNCTUATION_HIGH & ~load_i64(wanted, 1)) == 0
-    ):
-        store_i64(rows, 0, table + row_bytes * PUNCTUATION)
-        n = 1
-        store_i64(needed, 0, load_i64(needed, 0) & ~PUNCTUATION_LOW)
-        store_i64(needed, 1, load_i64(needed, 1) & ~PUNCTUATION_HIGH)
-    for word in range(4):
-        while load_i64(needed, word) != 0:
-            byte = 64 * word + count_trailing_zeros(load_i64(needed, word))
-            size = 1
-            while size < 256:
-                begin = byte & -(2 * size)
-                missing = 0
-                if size < 64:
-                    missing = _block_bits(2 * size, begin) & ~load_i64(wanted, begin >> 6)
-                else:
-                    for other in range(begin >> 6, (begin + 2 * size) >> 6):
-                        missing |= ~load_i64(wanted, other)
-                if missing != 0:
-                    break
-                size *= 2
-            begin = byte & -size
-            if size <= 64:
-                store_i64(needed, word, load_i64(needed, word) & ~_block_bits(size, begin))
-            else:
-                for other in range(begin >> 6, (begin + size) >> 6):
-                    store_i64(needed, other, 0)
-            store_i64(rows, n, table + row_bytes * ((256 + begin) // size))
-            n += 1
-    return n
-
-
-@helper
-def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecided):  # type: ignore[no-untyped-def]
-    """Add to `total` the tokens accepted wholesale, set `undecided` to those that must be walked.
-
-    Returns (tokens accepted, tokens undecided, work done). Three sets of bytes tell tokens apart: those that leave the
-    loop, those on no edge of the grammar at all, and all others outside the loop. `loop`'s second half describes
-    the state after one space likewise, for what follows the space. `next_bytes`: the first bytes that are alive.
-    """
-    words = load_i64(vocabulary, V_WORDS)
-    row_bytes = 8 * words
-    presence = load_i64(vocabulary, V_PRESENCE)
-    nothing = presence
-    longest = load_i64(vocabulary, V_MAX_LENGTH)
-    lengths = load_i64(vocabulary, V_LENGTH)
-    live = load_i64(grammar, G_LIVE)
-    absent = load_i64(vocabulary, V_ABSENT)
-    spaced = load_i64(loop, L_SPACED) != 0
-    store_i64(selection, S_WORDS, words)
-    store_i64(selection, S_MASK, total)
-    store_i64(selection, S_UNDECIDED, undecided)
-    store_i64(selection, S_VALID, load_i64(vocabulary, V_VALID))
-    # Where no token may begin with a space, those that do drop out: likewise, with nothing accepted after it.
-    apart = spaced or (load_i64(next_bytes, 0) >> 0x20) & 1 == 0
-    store_i64(selection, S_SPACED, load_i64(vocabulary, V_SPACED) if apart else nothing)
-    # Where every string is text, a token that is none is dead, or holds a byte that leaves the set.
-    text_only = load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS) & UTF8 != 0
-    store_i64(selection, S_UNSETTLED, nothing if text_only else presence + row_bytes)
-    # The two sets that a list of rows is made from lie behind all lists.
-    needed = selection + 8 * (SELECTION_WORDS - 8)
-    wanted = needed + 8 * 4
-    n = 0
-    for part in range(2):
-        own = loop + 8 * LOOP_WORDS * part
-        fields = selection + 8 * (S_AFTER_MEMBERS - S_MEMBERS) * part
-        klass, limit = load_i64(own, L_CLASS), longest
-        if part == 1 and not spaced:
-            klass, limit = -1, 0
-        else:
-            limit = min(max(load_i64(own, L_LIMIT), 0) + part, longest)
-        members = nothing
-        if klass >= 0:
-            members = load_i64(grammar, G_LOOP_BITS) + row_bytes * (2 * klass + part)
-        store_i64(fields, S_MEMBERS, members)
-        store_i64(fields, S_LENGTH, lengths + row_bytes * limit)
-        none_longer = load_i64(own, L_EXACT) != 0 or (part == 1 and not spaced)
-        store_i64(fields, S_LONGER, lengths + row_bytes * (longest if none_longer else limit))
-        for kind in range(3):
-            if part == 1 and kind == 1:
-                continue
-            count = 0
-            if part == 0 or spaced:
-                for word in range(4):
-                    leave, dead = load_i64(own, L_LEAVE + word), ~load_i64(live, word)
-                    inside = load_i64(own, L_STAY + word) if word < 2 else -load_i64(own, L_TEXT)
-                    whole, part_of = ~inside, ~inside & ~leave & ~dead
-                    if kind == 0:
-                        whole, part_of = leave, leave
-                    elif kind == 1:
-                        whole, part_of = dead, dead
-                    # No token has the absent bytes.
-                    store_i64(wanted, word, whole | load_i64(absent, word))
-                    store_i64(needed, word, part_of & ~load_i64(absent, word))
-                table = presence if part == 0 else load_i64(vocabulary, V_REST)
-                count = _cover(table, row_bytes, needed, wanted, selection + 8 * (S_ROWS + n))
-            store_i64(selection, S_COUNTS + (kind if part == 0 else 3 + kind // 2), count)
-            n += count
-    counts = select_tokens(selection)
-    return counts & 0xFFFFFFFF, counts >> 32, words * (n + 12) // 64
+    wide = find_loop(grammar, automaton, vocabulary, state, register, follow, loop, False)
+    after = False
+    if not wide or load_i64(loop, L_LEAVE) | load_i64(loop, L_LEAVE + 1) != 0:
+        after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide)
+    if after and not wide:
+        find_loop(grammar, automaton, vocabulary, state, register, follow, loop, True)
+    store_i64(loop, L_AFTER, 1 if after else 0)
+    return wide or after

@@ -151,6 +151,24 @@ def test_what_is_refused_is_named(text: str, kind: type[GrammarError], message: 
     assert caught.value.place == f"line 3:{column}"
 
 
+words = st.lists(st.sampled_from(["a", "b", "ab", "aa", "ba", "aba", "abb", "bab"]), min_size=2, max_size=5)
+
+
+@given(words, st.sampled_from(["", "b", "a?", "[ab]b?", "b*?"]), st.booleans())
+def test_lists_of_words(options: list[str], behind: str, longer_first: bool) -> None:
+    if longer_first:
+        options.sort(key=len, reverse=True)
+    check(f"(?:{'|'.join(options)}){behind}")
+
+
+def test_long_lists_of_words() -> None:
+    words = [f"w{number}" for number in range(3000)]
+    for text in ("|".join(words), "|".join(reversed(words)) + "|x"):
+        assert expression_matches(terminal(text), "w7")
+    assert expression_matches(terminal("|".join(reversed(words))), "w2999")
+    assert not expression_matches(terminal("|".join(words)), "w2999")
+
+
 def test_a_terminal_past_its_limit_names_it() -> None:
     assert terminal(".{0,900}x")
     with pytest.raises(GrammarTooLarge, match=r"raise Limits.max_terminal_states to allow it \(line 3:10\)$"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from mask_sets import byte_vocabulary
 from tag_formats import (
     Format,
+    Verdict,
     by_matcher,
     by_oracle,
     literal,
@@ -76,9 +78,10 @@ def test_tags_from_python() -> None:
     assert verdict("<b>no/")[0] and not verdict("no")[0] and not verdict("<d>")[0]
 
 
-def test_tool_calls_in_json() -> None:
+@pytest.mark.parametrize("judge", [by_oracle, by_matcher])
+def test_tool_calls_in_json(judge: Callable[[Grammar], Verdict]) -> None:
     call = {"begin": "<tool_call>", "content": json_object(), "end": "</tool_call>"}
-    verdict = by_oracle(structural_tag([call]))
+    verdict = judge(structural_tag([call]))
     assert verdict('I look.<tool_call>{"name": "f", "arguments": {"</tool_call>": [1, {}]}}</tool_call>Done <tool')[0]
     assert verdict("<tool_call>{")[1]
     assert not verdict("<tool_call>[")[1] and not verdict("<tool_call>{}</tool_call><tool_call>")[0]

@@ -428,3 +428,23 @@ def test_a_vocabulary_can_go() -> None:
     del vocabulary, matcher
     gc.collect()
     assert gone() is None
+
+
+def test_masks_built_ahead_with_named_tokens() -> None:
+    """A token that a finite grammar names leads on by its own edge, whatever bytes the vocabulary gives it."""
+    tokens = [bytes([b]) for b in range(256)] + [b"<t>", b"", b"ab", b""]
+    vocabulary = Vocabulary.from_bytes(tokens, eos=[259], special=[256, 257, 259], names={"<t>": 256, "<u>": 257})
+    body = Alternation(
+        (Sequence((Token("<t>"), Token(257), Bytes(b"ab"))), Token(97), Sequence((Bytes(b"ab"), Token(258))))
+    )
+    compiled = hand_made(body, vocabulary=vocabulary)
+    assert compiled.ready is not None and compiled.stats["complete"]
+    matcher = compiled.matcher()
+    assert legal(matcher) == {256, 97, 258}
+    assert matcher.accept(256) and legal(matcher) == {257}
+    assert matcher.accept(257) and legal(matcher) == {97, 258}
+    assert matcher.accept(258) and legal(matcher) == {259}
+    matcher.reset()
+    assert matcher.accept(97) and legal(matcher) == {259}, "as the token that the grammar names, not as text"
+    matcher.reset()
+    assert matcher.accept(258) and legal(matcher) == {258}

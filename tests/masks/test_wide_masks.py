@@ -31,7 +31,9 @@ _TEXTS = {
 _MIXED = {"".join(_RANDOM.choice("".join(_SCRIPTS)) for _ in range(_RANDOM.randint(2, 5))) for _ in range(800)}
 _WHOLE = sorted(text.encode() for text in _TEXTS | _MIXED)
 _PARTS = {text[_RANDOM.randint(0, 2) : -_RANDOM.randint(1, 2)] for text in _RANDOM.sample(_WHOLE, 800)}
-VOCABULARY = byte_vocabulary(*_WHOLE, *sorted(_PARTS - {b""}))
+# A part of a character with something else after it is no text, whatever its other bytes are.
+_BROKEN = {part + tail for part in _RANDOM.sample(sorted(_PARTS), 200) for tail in (b'"', b",", b" a", b"a")}
+VOCABULARY = byte_vocabulary(*_WHOLE, *sorted((_PARTS | _BROKEN) - {b""}))
 END = VOCABULARY.size - 1
 
 PATTERNS = [
