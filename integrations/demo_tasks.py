@@ -105,7 +105,7 @@ def _is_tool_call(text: str) -> bool:
         call = json.loads(found[1]) if found else {}
     except ValueError:
         return False
-    arguments = {"get_weather": {"city", "unit"}, "get_time": {"city"}}.get(call.get("name"))
+    arguments = {"get_weather": {"city", "unit"}, "get_time": {"city"}}.get(call.get("name", ""))
     return call.keys() == {"name", "arguments"} and call["arguments"].keys() == arguments
 
 
