@@ -134,7 +134,8 @@ class Alphabet:
 
         What is yielded must be accepted before the next is asked for.
         """
-        spelled = [(token.encode(), token, number) for token, number in self.tokens.items()]
+        by_length = sorted(self.tokens.items(), key=lambda item: -len(item[0]))
+        spelled = [(token.encode(), token, number) for token, number in by_length]
         offset = 0
         while offset < len(text):
             here = (one for one in spelled if text.startswith(one[0], offset) and matcher.allows(one[2]))
@@ -190,6 +191,7 @@ class Verdict:
 def _check(options: argparse.Namespace) -> int:
     from .grammar.errors import GrammarError
     from .masks.compiled import compile as compile_grammar
+    from .masks.errors import StackLimitError
     from .masks.vocabulary import Vocabulary, VocabularyError
 
     extra = {name: getattr(options, name) for name in _TAKES if getattr(options, name)}
@@ -221,6 +223,9 @@ def _check(options: argparse.Namespace) -> int:
     except (GrammarError, VocabularyError) as error:
         print(f"bad grammar: {error}")
         return BAD_GRAMMAR
+    except StackLimitError as error:
+        print(f"stepmask: {error}", file=sys.stderr)
+        return USAGE
     print("\n".join(lines))
     return verdict.code
 
@@ -253,7 +258,7 @@ def _reasons(grammar: Grammar, verdict: Verdict, allowed: tuple[list[int], list[
         return []
     found = expected_at(grammar, verdict.read, [*allowed[0], *allowed[1]])
     if found is None:
-        return ["the open rules are too many to be told"]
+        return ["which rules were open there takes too long to find out"]
     by_rules: dict[str, list[str]] = {}
     for one in found:
         within = "in the pattern" if grammar.kind == "regex" else _chain(one.rules, verdict.offsets)

@@ -185,12 +185,14 @@ def test_special_tokens_stand_in_the_text_by_name_or_id(capsys: pytest.CaptureFi
 def test_legal_tokens_of_a_tokenizer(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     byte_tokenizer().save(str(path))
-    a, b = (stepmask.Vocabulary.from_file(path).names.get(letter) for letter in "ab")
-    assert a is b is None  # they are no special tokens
-    said = lines(capsys, "ebnf", 'root ::= "x" ("a" | "b")*', "xac", "--tokenizer", str(path))
-    tokens = [i for i in range(257) if stepmask.Vocabulary.from_file(path).token(i) in (b"a", b"b")]
-    end = ", 256 <end>" if stepmask.Vocabulary.from_file(path).eos else ""
-    assert said[-1] == f"tokens: {2 + bool(end)} of 257: {tokens[0]} 'a', {tokens[1]} 'b'{end}"
+    vocabulary = stepmask.Vocabulary.from_file(path)
+    a, b = (next(i for i in range(256) if vocabulary.token(i) == letter) for letter in (b"a", b"b"))
+    said = lines(capsys, "ebnf", 'root ::= "x" ("a" | "b")* "y"', "xac", "--tokenizer", str(path))
+    assert said[-1].startswith("tokens: 3 of 257: ")
+    assert f"{a} 'a'" in said[-1] and f"{b} 'b'" in said[-1]
+    said = lines(capsys, "gbnf", 'root ::= "a" <end> "b"', "a<end>c", "--tokenizer", str(path))
+    assert said[-1] == f"tokens: 1 of 257: {b} 'b'"
+    assert run(capsys, "check", "--kind", "gbnf", 'root ::= <x> "b"', "b", "--tokenizer", str(path))[0] == 3
     assert run(capsys, "check", "a", "a", "--tokenizer", str(tmp_path / "none"))[0] == check.USAGE
 
 
@@ -216,6 +218,13 @@ def test_long_answers_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
     rules = "\n".join(f'r{number} ::= "{letter}" root | "-"' for number, letter in enumerate("abcdefghijk"))
     said = lines(capsys, "gbnf", f"root ::= {' | '.join(f'r{n}' for n in range(11))}\n{rules}", "x")
     assert len(said) == 2 + 8 + 1 and said[-1] == "and 3 more"
+
+
+def test_ambiguity_and_depth_have_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    said = lines(capsys, "gbnf", 'root ::= root root root | root root | "a"', "a" * 300 + "b")
+    assert said[1:] == ["expected: 'a', the end of the text", "which rules were open there takes too long to find out"]
+    assert cli.main(["check", "--kind", "gbnf", 'root ::= "(" root ")" | "x"', "(" * 100_000]) == check.USAGE
+    assert "nested deeper" in capsys.readouterr().err
 
 
 def test_options_of_other_kinds_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
