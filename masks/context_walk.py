@@ -539,9 +539,10 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, l
         store_i64(follow, word, load_i64(section(automaton, AT_FRAME_FOLLOW), 4 * frame + word))
     stamp = load_i64(grammar, G_STAMP) + 1
     store_i64(grammar, G_STAMP, stamp)
+    # What follows one space is half of all tokens: not walked in the trie where the state is wide.
     after_space = 0
-    if length == 1:
-        node = load_i32(listed, 0)
+    for i in range(length):
+        node = load_i32(listed, i)
         top = load_i32(load_i64(vocabulary, V_NODE_PARENT), node) < 0
         if top and load_i64(load_i64(vocabulary, V_NODE), node) & 0xFF == 0x20:
             after_space = 1
@@ -560,6 +561,7 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, l
     store_i64(job, J_STAMP, stamp)
     store_i64(job, J_EVENT_COUNT, 0)
     store_i64(job, J_KEY_COUNT, 0)
+    store_i64(job, J_AFTER_SPACE, -1)
     store_i64(job, J_FAILED, 0)
     if listed != 0:
         # Here calls may come first: on the same list, as a rule all of it.
@@ -639,6 +641,14 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
             store_i64(job, J_PATH_LENGTH, -1)
             store_i64(job, J_STAGE, SPACE)
             stage = SPACE
+        elif load_i64(job, J_UNFINISHED) == 0 and load_i64(job, J_LIST_LENGTH) > 1 and listed != 0:
+            # The nodes of the list but for that of the space, which is done.
+            store_i64(load_i64(batch, B_JOB_STATE), 0, load_i64(load_i64(batch, B_JOB_STATE), 1))
+            store_i64(load_i64(batch, B_JOB_REGISTER), 0, load_i64(load_i64(batch, B_JOB_REGISTER), 1))
+            store_i64(job, J_PATH_LENGTH, -1)
+            store_i64(job, J_AFTER_SPACE, _space_node(vocabulary))
+            store_i64(job, J_STAGE, LISTS)
+            stage = LISTS
     if stage != RANKS:
         # One place calls `_walk_children`: the whole trie is what is below its root.
         at = load_i64(job, J_LIST_AT)
@@ -649,7 +659,11 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
                 node = _space_node(vocabulary)
                 packed = load_i64(load_i64(vocabulary, V_NODE), node) if node >= 0 else 0
             if stage == LISTS:
-                packed = load_i64(load_i64(vocabulary, V_NODE), load_i32(listed, at))
+                node = load_i32(listed, at)
+                packed = load_i64(load_i64(vocabulary, V_NODE), node)
+                if node == load_i64(job, J_AFTER_SPACE):
+                    at += 1
+                    continue
             fuel = _walk_children(batch, grammar, automaton, vocabulary, packed, fuel)
             if load_i64(job, J_UNFINISHED) == 0:
                 at += 1

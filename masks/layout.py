@@ -261,7 +261,7 @@ READY, PENDING, LIMIT = 0, 1, 2
     J_KEY_COUNT,
     J_STAMP,
     J_DEPTH,  # contexts: bytes before the list's, in the path that RANKS follows: 1 after one space
-    J_AFTER_SPACE,  # contexts, RANKS: the state after one space, whose tokens are walked in the trie, or -1
+    J_AFTER_SPACE,  # contexts: RANKS: state after one space, whose tokens the trie is for, LISTS: node to skip; or -1
     J_FAILED,  # contexts: there is no context for this state
     JOB_WORDS,
 ) = range(23)

@@ -63,7 +63,7 @@ def _step(batch, grammar, automaton, graph, depth, byte):  # type: ignore[no-unt
     store_i64(graph, S_USED, load_i64(_entry(batch, depth), _USED))
     n = reach_byte_graph(automaton, graph, load_i64(_entry(batch, depth), _BLOCK), byte)
     if n == 0:
-        return before - load_i64(graph, S_WORK)
+        return before - load_i64(graph, S_WORK) - 1
     block = close_graph(grammar, automaton, graph, n)
     entry = _entry(batch, depth + 1)
     store_i64(entry, _BLOCK, block)

@@ -280,7 +280,7 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
             store_i32(mask_ids, row, KIND_EMPTY << KIND_SHIFT)
             store_u8(end_allowed, row, 0)
     count(batch, COUNT_PENDING, cold)
-    return fuel
+    return max(fuel, 0)
 
 
 @kernel("void(int64, int64, int64, int64, int64)")

@@ -354,7 +354,8 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, any
 def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide):  # type: ignore[no-untyped-def]
     """`find_loop` for the state after a first byte, into the second half of `loop`; False where not wide.
 
-    It is the state after a space, or else after the lowest byte that leaves the loop: all that lead there are L_FIRST.
+    It is the state after a space, as half of all tokens begin with one, or else the one to which most bytes that leave
+    the loop lead: all that lead there are L_FIRST.
     """
     # What may follow the frame counts only where it may return.
     returns = 0
@@ -364,49 +365,56 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
     if flags_of(automaton, state) & HAS_CALLS or (start >= 0 and flags_of(automaton, start) & HAS_CALLS):
         return False
     kinds = load_i64(grammar, G_KINDS)
-    target, reached = -1, register
-    low, high = 0, 0
-    for turn in range(-1, load_i64(kinds, KIND_COUNT)):
-        kind = turn if turn >= 0 else load_i64(kinds, KIND_OF + 0x20)
-        members = kinds + 8 * (KIND_BYTES + 4 * kind)
-        more_low = load_i64(members, 0) & ~(load_i64(follow, 0) & returns)
-        more_high = load_i64(members, 1) & ~(load_i64(follow, 1) & returns)
-        if wide:
-            more_low &= ~load_i64(loop, L_STAY)
-            more_high &= ~load_i64(loop, L_STAY + 1)
-        byte = load_i64(kinds, KIND_FIRST + kind)
-        one, other = delta(automaton, state, byte), _after(automaton, start, byte)
-        # A byte that may go on with an item as well as begin another one leads to two states.
-        if more_low | more_high == 0 or (one >= 0) == (other >= 0):
-            continue
-        own = register
-        if other >= 0:
-            one = other
-            own = next_register(automaton, state, register)
-        if target < 0:
-            target, reached = one, own
-        if one == target and own == reached:
-            low |= more_low
-            high |= more_high
-    if target < 0:
-        return False
-    space = (low >> 0x20) & 1 != 0
-    if count_bits(low) + count_bits(high) > MAX_FIRST:
-        low, high = low & (1 << 0x20), 0
     after = loop + 8 * LOOP_WORDS
-    if low | high == 0 or not find_loop(grammar, automaton, vocabulary, target, reached, follow, after, False):
-        return False
-    if load_i64(after, L_CLASS) >= 0:
-        # The members of a class are known for strings after one space only.
-        if load_i64(after, L_TEXT) != 0:
-            store_i64(after, L_CLASS, -1)
-        elif space:
-            low, high = 1 << 0x20, 0
-        else:
-            return False
-    store_i64(after, L_FIRST, low)
-    store_i64(after, L_FIRST + 1, high)
-    return True
+    for attempt in range(2):
+        target, reached = -1, register
+        low, high = 0, 0
+        most = 0
+        # Turn 0 chooses the state, turn 1 finds all bytes that lead to it.
+        for turn in range(2):
+            for kind in range(load_i64(kinds, KIND_COUNT)):
+                members = kinds + 8 * (KIND_BYTES + 4 * kind)
+                more_low = load_i64(members, 0) & ~(load_i64(follow, 0) & returns)
+                more_high = load_i64(members, 1) & ~(load_i64(follow, 1) & returns)
+                if wide:
+                    more_low &= ~load_i64(loop, L_STAY)
+                    more_high &= ~load_i64(loop, L_STAY + 1)
+                byte = load_i64(kinds, KIND_FIRST + kind)
+                one, other = delta(automaton, state, byte), _after(automaton, start, byte)
+                # A byte that may go on with an item as well as begin another one leads to two states.
+                if more_low | more_high == 0 or (one >= 0) == (other >= 0):
+                    continue
+                own = register
+                if other >= 0:
+                    one = other
+                    own = next_register(automaton, state, register)
+                if turn == 0:
+                    n = count_bits(more_low) + count_bits(more_high)
+                    if attempt == 0:
+                        n = (more_low >> 0x20) & 1
+                    if n > most:
+                        most = n
+                        target, reached = one, own
+                elif one == target and own == reached:
+                    low |= more_low
+                    high |= more_high
+        space = (low >> 0x20) & 1 != 0
+        if count_bits(low) + count_bits(high) > MAX_FIRST:
+            low, high = low & (1 << 0x20), 0
+        if low | high == 0 or not find_loop(grammar, automaton, vocabulary, target, reached, follow, after, False):
+            continue
+        if load_i64(after, L_CLASS) >= 0:
+            # The members of a class are known for strings after one space only.
+            if load_i64(after, L_TEXT) != 0:
+                store_i64(after, L_CLASS, -1)
+            elif space:
+                low, high = 1 << 0x20, 0
+            else:
+                continue
+        store_i64(after, L_FIRST, low)
+        store_i64(after, L_FIRST + 1, high)
+        return True
+    return False
 
 
 @helper
