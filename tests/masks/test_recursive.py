@@ -170,7 +170,6 @@ def test_rows_that_walk_their_stacks_keep_what_they_have_found() -> None:
         assert batch.plan(slots).all_ready and batch.counters["work"] == before
         runs[0].rollback(1)
         runs[0].check()
-        assert text == b"((" or batch.counters["work"] == before, "known from before"
         runs[0].accept_bytes(text)
 
 
