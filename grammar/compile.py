@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from .assemble import Frame, assemble
 from .automaton import COUNTER, Automaton
@@ -48,24 +49,37 @@ def compile_grammar(
         return _compile_options(options, limits, absent_bytes)
     try:
         order, recursive = needed_rules(grammar.rules, grammar.start)
-        with _recursion_room(_CALLS_PER_NODE * _checked_depth((grammar.rules[name] for name in order), limits)):
-            if recursive:
-                rules = reduced_rules(grammar.rules, grammar.start, order, recursive, limits)
-            else:
-                simplifier = Simplifier(grammar.rules, limits)
-                for name in order:  # callees first, so that no rule is followed into another
-                    simplifier.rule(name)
-                rules = {grammar.start: simplifier.rule(grammar.start)}
-        node = rules[grammar.start]
-        with _recursion_room(_CALLS_PER_NODE * _checked_depth(rules.values(), limits)):
-            if len(rules) > 1 or references(node):
-                return compile_rules(rules, grammar.start, limits, absent_bytes)
-            options = literal_options(node)
-            if options is not None:
-                return _compile_options(options, limits, absent_bytes)
-            return _compile(node, limits, absent_bytes)
+        try:
+            return _compile_rules(grammar, order, recursive, limits, absent_bytes)
+        except GrammarTooLarge:
+            if not recursive or not limits.max_inlined_positions:
+                raise
+            # Rules put into each other may need many more states than frames that call each other.
+            frames = replace(limits, max_inlined_positions=0)
+            return _compile_rules(grammar, order, recursive, frames, absent_bytes)
     except RecursionError:  # another thread may have set Python's limit back
         raise GrammarTooLarge("the expression is nested too deeply", limit="max_depth") from None
+
+
+def _compile_rules(
+    grammar: Grammar, order: list[str], recursive: frozenset[str], limits: Limits, absent_bytes: frozenset[int]
+) -> Automaton:
+    with _recursion_room(_CALLS_PER_NODE * _checked_depth((grammar.rules[name] for name in order), limits)):
+        if recursive:
+            rules = reduced_rules(grammar.rules, grammar.start, order, recursive, limits)
+        else:
+            simplifier = Simplifier(grammar.rules, limits)
+            for name in order:  # callees first, so that no rule is followed into another
+                simplifier.rule(name)
+            rules = {grammar.start: simplifier.rule(grammar.start)}
+    node = rules[grammar.start]
+    with _recursion_room(_CALLS_PER_NODE * _checked_depth(rules.values(), limits)):
+        if len(rules) > 1 or references(node):
+            return compile_rules(rules, grammar.start, limits, absent_bytes)
+        options = literal_options(node)
+        if options is not None:
+            return _compile_options(options, limits, absent_bytes)
+        return _compile(node, limits, absent_bytes)
 
 
 def _checked_depth(bodies: Iterable[Expression], limits: Limits) -> int:

@@ -34,5 +34,6 @@ class Limits:
     #: longer option after a shorter one, lookarounds), and parts of the expression made from it. About 50 us each.
     max_terminal_states: int = 2_000
     #: Positions up to which rules of a recursive grammar are inlined and solved into their callers (about 1 us each);
-    #: larger ones stay frames that are called. 0: every recursive rule is a frame.
+    #: larger ones stay frames that are called, and all do where a frame becomes too large otherwise. 0: every recursive
+    #: rule is a frame.
     max_inlined_positions: int = 2_000

@@ -165,6 +165,15 @@ def test_repeats_count_as_often_as_they_are_unrolled() -> None:
         compiled({"S": rep(rep(ref("T"), 1, 1000), 1, 1001), "T": rep(body, 2, 3)}, Limits(max_positions=100_000))
 
 
+def test_rules_stay_frames_where_one_frame_would_be_too_large() -> None:
+    word = rep(Characters(((97, 122), (192, 40959))), 1, 3)
+    pair = seq(b"b", ref("S"), b"b", word, b"a", rep(word, 1, 3))
+    found: Rules = {"S": alt(opt(b"aba"), rep(ref("T"), 1, 3)), "T": rep(pair, 2, 2)}
+    assert frames(found) == frames(found, FRAMES) > 1
+    with pytest.raises(GrammarTooLarge):
+        compiled(found, Limits(max_dfa_work=10))
+
+
 @BOTH
 def test_three_hundred_keywords(limits: Limits) -> None:
     words = [f"{chr(97 + i % 26)}{i}".encode() for i in range(300)]

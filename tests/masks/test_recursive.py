@@ -24,7 +24,7 @@ from stepmask.grammar.regex import regex
 from stepmask.masks.arena import ACCEPTED
 from stepmask.masks.batch import Batch
 from stepmask.masks.compiled import CompiledGrammar, compile
-from stepmask.masks.layout import READY
+from stepmask.masks.layout import B_DIRECT, READY
 
 SEEDS = st.integers(0, 2**32 - 1)
 LIMITS = st.sampled_from(BOTH_LIMITS)
@@ -148,6 +148,29 @@ def test_unfinished_masks_were_tried() -> None:
                 plans += 1
         assert plans > 10
         run.check()
+
+
+def test_rows_that_walk_their_stacks_keep_what_they_have_found() -> None:
+    """Several such rows all become ready, whatever the budget, and then cost nothing until they move on."""
+    found: Rules = {"S": alt(b"a", seq(b"(", ref("S"), b")"), seq(ref("S"), b"b"))}
+    vocabulary = vocabulary_for([found], random.Random(1))
+    batch = Batch(vocabulary, 4, 0.0)
+    runs = [Run(batch, build(found, vocabulary), Earley(found, "S")) for _ in range(3)]
+    batch._block.header[B_DIRECT] = 1
+    slots = rows(*(run.slot for run in runs))
+    for text in (b"((", b"(a", b")", b"b"):
+        for depth, run in enumerate(runs):
+            run.accept_bytes(b"(" * depth + text)
+        for _ in range(10_000):
+            plan = batch.plan(slots)
+            if plan.all_ready:
+                break
+        assert [legal_of(plan, batch, row) for row in range(3)] == [run.expected() for run in runs]
+        before = batch.counters["work"]
+        assert batch.plan(slots).all_ready and batch.counters["work"] == before
+        runs[0].rollback(1)
+        runs[0].check()
+        runs[0].accept_bytes(text)
 
 
 @settings(max_examples=25)
