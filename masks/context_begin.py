@@ -41,6 +41,7 @@ from .layout import (
     L_CLASS,
     L_FIRST,
     L_LIMIT,
+    L_STAY,
     LISTS,
     LOOP_WORDS,
     MAX_UNDECIDED,
@@ -76,17 +77,11 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
     after_space, cursor = -1, 0
     if skipped == 0:
         wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop)
-        if wide and load_i64(loop, L_AFTER) == 0:
-            after_space = local_step(automaton, state, 0x20, register)
-        if after_space >= 0:
+        apart = load_i64(loop, L_AFTER) == 0 or (load_i64(loop, LOOP_WORDS + L_FIRST) >> 0x20) & 1 == 0
+        if wide and apart and (load_i64(loop, L_STAY) >> 0x20) & 1 == 0:
             # The state after one space is not wide, so few of the tokens that begin with one are alive: they are
             # walked in the trie, not one by one.
-            for word in range(LOOP_WORDS):
-                store_i64(own + 8 * LOOP_WORDS, word, 0)
-            store_i64(own + 8 * LOOP_WORDS, L_CLASS, -1)
-            store_i64(own + 8 * LOOP_WORDS, L_LIMIT, NO_LIMIT)
-            store_i64(own + 8 * LOOP_WORDS, L_FIRST, 1 << 0x20)
-            store_i64(loop, L_AFTER, 1)
+            after_space = local_step(automaton, state, 0x20, register)
     else:
         # Nothing but a space may come first; then the state is what it is after one space.
         wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, False)
@@ -105,6 +100,8 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
             store_i64(next_bytes, 0, 1 << 0x20)
         else:
             add_state_bytes(grammar, automaton, state, register, next_bytes)
+            if after_space >= 0:
+                store_i64(next_bytes, 0, load_i64(next_bytes, 0) & ~(1 << 0x20))
         undecided = load_i64(batch, B_JOB_UNDECIDED)
         selection = load_i64(batch, B_JOB_SELECTION)
         accepted, left, more = select_wide(

@@ -114,13 +114,24 @@ def _step_counter(batch, automaton, depth, byte):  # type: ignore[no-untyped-def
 
 
 @helper
+def _add_tokens(vocabulary, node, packed, mask):  # type: ignore[no-untyped-def]
+    """Set the bits of the tokens that end at trie node `node`, whose word is `packed`."""
+    if packed & TOKEN_ENDS != 0:
+        token = load_i32(load_i64(vocabulary, V_NODE_TOKEN), node)
+        set_bit(mask, token)
+        if packed & SAME_TOKENS != 0:
+            token = load_i32(load_i64(vocabulary, V_NEXT_SAME), token)
+            while token >= 0:
+                set_bit(mask, token)
+                token = load_i32(load_i64(vocabulary, V_NEXT_SAME), token)
+
+
+@helper
 def _walk_children(batch, grammar, automaton, vocabulary, packed, fuel):  # type: ignore[no-untyped-def]
     """Go on through the subtree below the trie node of word `packed`. Returns the fuel left; see J_UNFINISHED."""
     job = load_i64(batch, B_JOB)
     total = load_i64(batch, B_JOB_TOTAL)
     table = load_i64(vocabulary, V_NODE)
-    node_token = load_i64(vocabulary, V_NODE_TOKEN)
-    next_same = load_i64(vocabulary, V_NEXT_SAME)
     children = load_i64(batch, B_JOB_CHILDREN)
     edges = section(automaton, AT_EDGES)
     dense = section(automaton, AT_DENSE)
@@ -166,14 +177,7 @@ def _walk_children(batch, grammar, automaton, vocabulary, packed, fuel):  # type
             target = _step_counter(batch, automaton, depth, byte)
             if target < 0:
                 continue
-        if packed & TOKEN_ENDS != 0:
-            token = load_i32(node_token, node)
-            set_bit(total, token)
-            if packed & SAME_TOKENS != 0:
-                token = load_i32(next_same, token)
-                while token >= 0:
-                    set_bit(total, token)
-                    token = load_i32(next_same, token)
+        _add_tokens(vocabulary, node, packed, total)
         if packed & (0xFFFF << 16) != 0:
             if load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
                 a, b, c, d = children_bytes(vocabulary, packed)
@@ -353,9 +357,12 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
             store_i64(load_i64(batch, B_JOB_STATE), 0, state)
             store_i64(registers, 0, register)
             node = space_node(vocabulary)
-            if node >= 0 and flags_of(automaton, state) & (FINAL | HAS_CALLS) != 0:
-                a, b, c, d = children_bytes(vocabulary, load_i64(load_i64(vocabulary, V_NODE), node))
-                note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
+            if node >= 0:
+                packed = load_i64(load_i64(vocabulary, V_NODE), node)
+                _add_tokens(vocabulary, node, packed, load_i64(batch, B_JOB_TOTAL))
+                if flags_of(automaton, state) & (FINAL | HAS_CALLS) != 0:
+                    a, b, c, d = children_bytes(vocabulary, packed)
+                    note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
             store_i64(job, J_PATH_LENGTH, -1)
             store_i64(job, J_STAGE, SPACE)
             stage = SPACE

@@ -185,10 +185,18 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
     alive_rows = selection + 8 * (S_ROWS + n + MAX_FIRST)
     alive = _cover(begin, row_bytes, needed, wanted, alive_rows)
     if others != 0 and alive > MAX_ALIVE:
-        store_i64(alive_rows, 0, presence + row_bytes)  # all tokens
-        alive = 1
-        if not after and (load_i64(next_bytes, 0) >> 0x20) & 1 == 0:
-            low = 1 << 0x20
+        spaced = (load_i64(next_bytes, 0) >> 0x20) & 1 != 0
+        if after and not spaced:
+            for word in range(4):
+                bits = ~(1 << 0x20) if word == 0 else -1
+                store_i64(wanted, word, bits)
+                store_i64(needed, word, bits & ~load_i64(absent, word))
+            alive = _cover(begin, row_bytes, needed, wanted, alive_rows)
+        else:
+            store_i64(alive_rows, 0, presence + row_bytes)  # all tokens
+            alive = 1
+            if not spaced:
+                low = 1 << 0x20
     for word in range(4):
         bits, none = (low if word == 0 else high if word == 1 else 0), load_i64(absent, word)
         store_i64(wanted, word, bits | none)
