@@ -45,6 +45,8 @@ SLOWEST = 12
 
 Scripts = dict[str, list[list[int]]]
 Results = dict[str, dict[str, Times]]
+#: By library and grammar.
+Differences = dict[tuple[str, str], "Difference"]
 
 
 @dataclass(frozen=True)
@@ -124,53 +126,104 @@ def _bits(mask: Any, width: int) -> NDArray[np.bool_]:
     return np.unpackbits(words, bitorder="little")[:width].astype(bool)
 
 
-def differences(results: Results, chosen: Sequence[Case], scripts: Scripts, splitter: Splitter) -> list[str]:
-    """How many masks of each library are not the first one's, special tokens aside, with the first example."""
-    (reference, first), *others = results.items()
-    is_text = np.asarray(splitter.vocabulary.is_text, bool)
-    lines = []
+@dataclass
+class Difference:
+    """How the masks of a peer differ from stepmask's on a grammar, special tokens aside.
+
+    llguidance allows one spelling only of a text that is forced, which is no matter of the language: `forced` counts
+    such masks, `others` the rest, of `steps`. `example` is one of the rest, or else of the forced.
+    """
+
+    steps: int = 0
+    forced: int = 0
+    others: int = 0
+    example: str = ""
+
+    def __str__(self) -> str:
+        forced = f"{self.forced} where the text is forced" if self.forced else ""
+        return " and ".join(filter(None, (forced, f"{self.others} others" if self.others else ""))) + (
+            f" of {self.steps} masks differ; {self.example}"
+        )
+
+
+def differences(results: Results, chosen: Sequence[Case], scripts: Scripts, splitter: Splitter) -> Differences:
+    """The masks of all others beside stepmask's, for grammars that both take and that were not cut."""
+    reference = results.get("stepmask", {})
+    found: Differences = {}
     for case in chosen:
-        for library, by_case in others:
-            if any(one[case.name].refused or one[case.name].cut for one in (first, by_case)):
-                continue
-            differing, steps, example = 0, 0, ""
-            for script in scripts[case.name]:
-                matchers = [one[case.name].compiled.matcher() for one in (first, by_case)]
-                for at, token in enumerate(script):
-                    ours, theirs = (_bits(one.mask(), len(is_text)) & is_text for one in matchers)
-                    odd = np.flatnonzero(ours != theirs)
-                    if len(odd) and not example:
-                        before = splitter.vocabulary.decode(script[:at])[-30:]
-                        kind = f"only {reference} allows" if ours[odd[0]] else f"only {library} allows"
-                        example = f"; after {before!r} {kind} {splitter.vocabulary.token(int(odd[0]))!r}"
-                    differing, steps = differing + bool(len(odd)), steps + 1
-                    for matcher in matchers:
-                        matcher.accept(token)
-            if differing:
-                lines.append(f"{case.name}: {library} differs from {reference} in {differing} of {steps}{example}")
-    return lines or ["equal at every step of every grammar (those that were refused or cut aside)"]
+        for library, by_case in results.items():
+            ours, theirs = reference.get(case.name), by_case[case.name]
+            if ours is not None and ours is not theirs and not (ours.refused or theirs.refused or theirs.cut):
+                difference = _difference(ours.compiled, theirs.compiled, scripts[case.name], splitter)
+                if difference.example:
+                    found[library, case.name] = difference
+    return found
 
 
-def bars_of(results: Results, chosen: Sequence[Case]) -> list[Bar]:
-    """The bars as far as what was measured decides them. A peer that refuses a grammar is out of that comparison."""
+def _difference(ours: Any, theirs: Any, scripts: Sequence[list[int]], splitter: Splitter) -> Difference:
+    vocabulary = splitter.vocabulary
+    is_text = np.asarray(vocabulary.is_text, bool)
+    found = Difference()
+    for script in scripts:
+        one, other = ours.matcher(), theirs.matcher()
+        for at, token in enumerate(script):
+            found.steps += 1
+            mine, its = (_bits(matcher.mask(), len(is_text)) & is_text for matcher in (one, other))
+            odd = np.flatnonzero(mine != its)
+            if len(odd):
+                is_forced = one.is_forced()
+                if not found.example or (not is_forced and not found.others):
+                    text = vocabulary.token(int(odd[0]))
+                    found.example = f"after {vocabulary.decode(script[:at])[-30:]!r} it " + (
+                        f"lacks {text!r}" if mine[odd[0]] else f"has {text!r} besides"
+                    )
+                    if mine[odd[0]] and not is_forced and _accepts(theirs, script[:at], splitter.in_bytes(text)):
+                        found.example += ", which it accepts byte by byte"
+                found.forced += is_forced
+                found.others += not is_forced
+            one.accept(token)
+            other.accept(token)
+    return found
+
+
+def _accepts(compiled: Any, before: Sequence[int], rest: Sequence[int]) -> bool:
+    matcher = compiled.matcher()
+    return all(matcher.accept(token) for token in (*before, *rest))
+
+
+def bars_of(results: Results, chosen: Sequence[Case], differing: Differences) -> list[Bar]:
+    """The bars as far as what was measured decides them.
+
+    A peer that refuses a grammar, or whose masks lack tokens of its language, is out of that comparison.
+    """
     bars = []
+
+    def takes_part(peer: str, names: Sequence[str]) -> bool:
+        odd = [differing.get((peer, case)) for case in names]
+        return (
+            peer in results
+            and not any(results[peer][case].refused for case in names)
+            and not any(one is not None and one.others for one in odd)
+        )
+
+    def peers(names: Sequence[str]) -> list[dict[str, Times]]:
+        return [results[peer] for peer in PEERS if takes_part(peer, names)]
+
     for ours in [name for name in results if name not in PEERS]:
         by_case = results[ours]
         everyday = [case.name for case in chosen if case.family != AMBIGUOUS]
         ambiguous = [case.name for case in chosen if case.family == AMBIGUOUS]
         for what, names in (("all grammars", everyday + ambiguous), ("all but the ambiguous", everyday)):
-            peers = [results[p] for p in PEERS if p in results and not any(results[p][n].refused for n in names)]
-            if not peers or not names or any(by_case[n].refused for n in names):
+            if not names or not peers(names) or any(by_case[n].refused for n in names):
                 continue
-            pooled = [summary([t for n in names for t in one[n].cold]) for one in (by_case, *peers)]
+            pooled = [summary([t for n in names for t in one[n].cold]) for one in (by_case, *peers(names))]
             best = {key: min(one[key] for one in pooled[1:]) for key in ("p99", "max")}
             bars.append(Bar(f"{ours}, {what}: cold mask p99, at most the better peer's", pooled[0]["p99"], best["p99"]))
             allowed = best["max"] / MAX_RATIO
             bars.append(Bar(f"{ours}, {what}: cold mask max, at most 1/5 of theirs", pooled[0]["max"], allowed))
         for name in everyday + ambiguous:
-            times = [results[p][name] for p in PEERS if p in results and not results[p][name].refused]
-            if times and not by_case[name].refused:
-                allowed = min(summary(one.cold)["p99"] for one in times)
+            if peers([name]) and not by_case[name].refused:
+                allowed = min(summary(one[name].cold)["p99"] for one in peers([name]))
                 bars.append(Bar(f"{ours}, {name}: cold mask p99", summary(by_case[name].cold)["p99"], allowed))
         for name in ambiguous:
             if not by_case[name].refused:
@@ -211,14 +264,15 @@ def run_tokenizer(path: Path, options: argparse.Namespace) -> None:
         if library_name not in PEERS:
             print("\n" + slowest_table(library_name, by_case, scripts, splitter), flush=True)
     differing = differences(results, chosen, scripts, splitter)
-    print("\nmasks: " + "\n       ".join(differing), flush=True)
-    bars = bars_of(results, chosen)
+    masks = [f"{library} on {case!r}: {one}" for (library, case), one in differing.items()]
+    print("\nmasks that are not stepmask's:\n" + ("\n".join(masks) or "none"), flush=True)
+    bars = bars_of(results, chosen, differing)
     print("\n" + "\n".join(map(str, bars)), flush=True)
 
     name = "grammars-" + (path.parent.parent.name if path.stem == "tokenizer" else path.stem)
     report = {
         "machine": machine(), "versions": installed(), "tokenizer": name, "ids": splitter.vocabulary.width,
-        "repeats": options.repeats, "clock": options.clock, "masks": differing,
+        "repeats": options.repeats, "clock": options.clock, "masks": masks,
         "bars": [{"name": one.name, "us": one.ours, "allowed_us": one.allowed, "met": one.is_met} for one in bars],
         "times_us": {
             library: {

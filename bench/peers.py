@@ -136,6 +136,10 @@ class _StepmaskMatcher:
     def may_end(self) -> bool:
         return bool(self._inner.is_complete)
 
+    def is_forced(self) -> bool:
+        """Whether only one text can follow."""
+        return bool(self._inner.forced_bytes())
+
 
 class _StepmaskBatch:
     def __init__(self, vocabulary: Any, compiled: Sequence[Any]) -> None:

@@ -62,6 +62,10 @@ class Splitter:
             text = text[n:]
         return ids
 
+    def in_bytes(self, text: bytes) -> list[int]:
+        """One byte a token."""
+        return [i for byte in text for i in self._greedy(bytes([byte]))]
+
     def characters(self, text: str) -> list[int]:
         """One character a token (more tokens where the vocabulary has none for a character)."""
         return [i for character in text for i in self._greedy(character.encode())]

@@ -32,7 +32,7 @@ class Frame:
     @cached_property
     def symbols(self) -> list[int]:
         """The tokens and calls on its edges, ascending."""
-        alive: npt.NDArray[np.bool_] = np.any(self.dfa.delta >= 0, axis=0)
+        alive = np.asarray((self.dfa.delta >= 0).any(axis=0))
         found: list[int] = (256 + np.flatnonzero(alive[self.dfa.class_of[256:]])).tolist()
         return found
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import H_ROOT_FRAME
-from .graph import block_at, close_graph, put_bottom, put_triple, reach_byte_graph
+from .freeze import block_at, put_triple
+from .graph import close_graph, put_bottom, reach_byte_graph
 from .layout import (
     B_ARENA_USED,
     B_ARENA_WORDS,

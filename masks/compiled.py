@@ -17,8 +17,9 @@ from ..grammar.limits import Limits
 from ..grammar.text import matches_text_only
 from . import cache
 from .errors import UnknownTokenError, VocabularyError
-from .prepare import absent_bytes, spelling
+from .prepare import absent_bytes
 from .ready import Ready, build
+from .spelling import spelling
 from .trie import tables_of
 from .warm_up import warm_up
 
@@ -131,8 +132,13 @@ def compile(
         raise TypeError(
             f"a grammar made by stepmask.regex, stepmask.choice, ... is needed, not {type(grammar).__name__}"
         )
+    compiled = _compile(grammar, vocabulary, limits, use_cache)
     for name in grammar.options.get("special_tokens", ()):
         _check_special(name, vocabulary)
+    return compiled
+
+
+def _compile(grammar: Grammar, vocabulary: Vocabulary, limits: Limits, use_cache: bool) -> CompiledGrammar:
     warm_up()
     tables = tables_of(vocabulary)
     begin = time.perf_counter()

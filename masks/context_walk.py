@@ -11,38 +11,25 @@ from __future__ import annotations
 
 from .._numba import helper, kernel
 from ..grammar.automaton import COUNTER, FINAL, H_N_CLASSES, H_N_FRAMES, HAS_CALLS, HAS_TOKENS
+from .context_begin import begin_whole, space_node
 from .layout import (
     B_JOB,
     B_JOB_CHILDREN,
-    B_JOB_CONFIGS,
-    B_JOB_EVENTS,
-    B_JOB_KEYS,
-    B_JOB_LIST,
     B_JOB_RANKS,
     B_JOB_REGISTER,
     B_JOB_SELECTION,
     B_JOB_STATE,
     B_JOB_TOTAL,
-    B_JOB_UNDECIDED,
     B_VOCABULARY,
-    B_WORDS,
-    COUNT_CONTEXTS,
     COUNT_WORK,
     G_AUTOMATON,
-    G_CALL_STAMPS,
-    G_STAMP,
     G_TOKEN_IDS,
     IDLE,
     J_AFTER_SPACE,
     J_CURSOR,
     J_DEPTH,
-    J_EVENT_COUNT,
     J_FAILED,
-    J_FOLLOW,
     J_GRAMMAR,
-    J_KEY_COUNT,
-    J_KEY_HIGH,
-    J_KEY_LOW,
     J_LIST,
     J_LIST_AT,
     J_LIST_LENGTH,
@@ -50,51 +37,32 @@ from .layout import (
     J_PATH_LENGTH,
     J_PATH_RANK,
     J_STAGE,
-    J_STAMP,
     J_UNFINISHED,
     J_VOCABULARY,
-    KEY_CALL,
-    KEY_COUNT,
-    KEY_REGISTER,
-    KEY_WORDS,
-    L_AFTER,
-    L_CLASS,
-    L_FIRST,
-    L_LIMIT,
     L_SELF,
     LISTS,
-    LOOP_WORDS,
-    MAX_EVENTS,
-    MAX_KEYS,
-    MAX_UNDECIDED,
     NEXT_HEAD,
-    NO_LIMIT,
     RANKS,
     SPACE,
     TRIE,
 )
+from .leaving import children_bytes, note_at, note_leaving
 from .machine import (
     AT_BYTE_CLASS,
-    AT_CALL_FRAME,
-    AT_CALL_START,
     AT_DENSE,
     AT_EDGES,
-    AT_FRAME_FIRST,
-    AT_FRAME_FOLLOW,
     AT_FRAME_KIND,
     AT_STATE_FLAGS,
     AT_TOKEN_START,
     AT_TOKEN_SYMBOL,
     delta,
     flags_of,
-    frame_of,
-    may_return,
     next_register,
     restart_of,
 )
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
+from .path import set_bit, step_fast
 from .pool import count
-from .select import select_wide
 from .trie import (
     RECORD_BYTES,
     RECORD_VALID,
@@ -103,23 +71,17 @@ from .trie import (
     V_FIRST_RANK,
     V_NEXT_SAME,
     V_NODE,
-    V_NODE_PARENT,
     V_NODE_TOKEN,
     V_RANK_BYTES,
     V_RANK_ID,
-    V_RANK_NODE,
     V_RANK_START,
     V_RANK_WORDS,
     V_RECORD,
     V_ROOT,
 )
-from .walk import CONFIG_COST, fill_stay, set_bit, sort_undecided, step_fast
-from .wide import add_state_bytes, find_loop, find_loops, local_step
 
 #: What `run_context` returns where there is no context for this state: its counter may go on in two ways at once.
 FAILED = -2
-#: In the place of a call edge: the frame returns.
-RETURNS = -1
 
 
 @helper
@@ -149,97 +111,6 @@ def _step_counter(batch, automaton, depth, byte):  # type: ignore[no-untyped-def
     store_i64(states, depth + 1, target)
     store_i64(registers, depth + 1, register)
     return target
-
-
-@helper
-def _note(batch, grammar, call, register, node):  # type: ignore[no-untyped-def]
-    """At trie node `node` call edge `call` may be followed with this register, or (RETURNS) the frame may return."""
-    job = load_i64(batch, B_JOB)
-    keys = load_i64(batch, B_JOB_KEYS)
-    n = load_i64(job, J_KEY_COUNT)
-    stamps = load_i64(grammar, G_CALL_STAMPS)
-    stamp = load_i64(job, J_STAMP)
-    # The first place of the table is that of RETURNS.
-    known = load_i64(stamps, call + 1)
-    number = known & 0xFFFF
-    if known >> 16 != stamp or load_i64(keys + 8 * KEY_WORDS * number, KEY_REGISTER) != register:
-        number = 0
-        while number < n and (
-            load_i64(keys + 8 * KEY_WORDS * number, KEY_CALL) != call
-            or load_i64(keys + 8 * KEY_WORDS * number, KEY_REGISTER) != register
-        ):
-            number += 1
-        if number == MAX_KEYS:
-            store_i64(job, J_FAILED, 1)
-            return
-        if number == n:
-            store_i64(keys + 8 * KEY_WORDS * n, KEY_CALL, call)
-            store_i64(keys + 8 * KEY_WORDS * n, KEY_REGISTER, register)
-            store_i64(keys + 8 * KEY_WORDS * n, KEY_COUNT, 0)
-            store_i64(job, J_KEY_COUNT, n + 1)
-        store_i64(stamps, call + 1, (stamp << 16) | number)
-    event = (number << 32) | node
-    events = load_i64(batch, B_JOB_EVENTS)
-    at = load_i64(job, J_EVENT_COUNT)
-    for back in range(min(at, 8)):
-        if load_i64(events, at - 1 - back) == event:
-            return
-    if at == MAX_EVENTS:
-        store_i64(job, J_FAILED, 1)
-        return
-    store_i64(events, at, event)
-    store_i64(job, J_EVENT_COUNT, at + 1)
-    key = keys + 8 * KEY_WORDS * number
-    store_i64(key, KEY_COUNT, load_i64(key, KEY_COUNT) + 1)
-
-
-@helper
-def _note_calls(batch, grammar, automaton, state, register, node, a, b, c, d):  # type: ignore[no-untyped-def]
-    """Note the calls of `state` at `node` that may begin with one of the bytes in the words a to d."""
-    starts = section(automaton, AT_CALL_START)
-    first = section(automaton, AT_FRAME_FIRST)
-    for call in range(load_i32(starts, state), load_i32(starts, state + 1)):
-        frame = load_i32(section(automaton, AT_CALL_FRAME), call)
-        common = load_i64(first, 4 * frame) & a | load_i64(first, 4 * frame + 1) & b
-        common |= load_i64(first, 4 * frame + 2) & c | load_i64(first, 4 * frame + 3) & d
-        if common != 0:
-            _note(batch, grammar, call, register, node)
-
-
-@helper
-def _note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d):  # type: ignore[no-untyped-def]
-    """The path is in `state` at trie node `node`, and goes on with the bytes in the words a to d: note what leaves."""
-    if may_return(automaton, state, register):
-        follow = load_i64(load_i64(batch, B_JOB), J_FOLLOW)
-        common = load_i64(follow, 0) & a | load_i64(follow, 1) & b | load_i64(follow, 2) & c | load_i64(follow, 3) & d
-        if common != 0:
-            _note(batch, grammar, RETURNS, 0, node)
-    if flags_of(automaton, state) & HAS_CALLS:
-        _note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
-    start = restart_of(automaton, state, register)
-    if start >= 0 and flags_of(automaton, start) & HAS_CALLS:
-        again = next_register(automaton, state, register)
-        _note_calls(batch, grammar, automaton, start, again, node, a, b, c, d)
-
-
-@helper
-def _children_bytes(vocabulary, packed):  # type: ignore[no-untyped-def]
-    """The bytes, 4 words, of the children of the trie node whose word is `packed`."""
-    table = load_i64(vocabulary, V_NODE)
-    first = packed >> 32
-    a, b, c, d = 0, 0, 0, 0
-    for child in range(first, first + ((packed >> 16) & 0xFFFF)):
-        byte = load_i64(table, child) & 0xFF
-        bit = 1 << (byte & 63)
-        if byte < 64:
-            a |= bit
-        elif byte < 128:
-            b |= bit
-        elif byte < 192:
-            c |= bit
-        else:
-            d |= bit
-    return a, b, c, d
 
 
 @helper
@@ -305,9 +176,9 @@ def _walk_children(batch, grammar, automaton, vocabulary, packed, fuel):  # type
                     token = load_i32(next_same, token)
         if packed & (0xFFFF << 16) != 0:
             if load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
-                a, b, c, d = _children_bytes(vocabulary, packed)
+                a, b, c, d = children_bytes(vocabulary, packed)
                 register = load_i64(registers, depth + 1)
-                _note_leaving(batch, grammar, automaton, target, register, node, a, b, c, d)
+                note_leaving(batch, grammar, automaton, target, register, node, a, b, c, d)
                 fuel -= 4
             store_i64(children, depth, child | (end << 32))
             depth += 1
@@ -316,21 +187,6 @@ def _walk_children(batch, grammar, automaton, vocabulary, packed, fuel):  # type
     store_i64(job, J_UNFINISHED, 0)
     store_i64(job, J_PATH_LENGTH, -1)
     return fuel
-
-
-@helper
-def _note_at(batch, grammar, automaton, vocabulary, depth, rank, up, byte):  # type: ignore[no-untyped-def]
-    """`_note_leaving` at the path's entry `depth` for the token of `rank`, whose last `up` bytes begin with `byte`."""
-    bit = 1 << (byte & 63)
-    quarter = byte >> 6
-    node = load_i32(load_i64(vocabulary, V_RANK_NODE), rank)
-    for _ in range(up):
-        node = load_i32(load_i64(vocabulary, V_NODE_PARENT), node)
-    _note_leaving(
-        batch, grammar, automaton,
-        load_i64(load_i64(batch, B_JOB_STATE), depth), load_i64(load_i64(batch, B_JOB_REGISTER), depth), node,
-        bit if quarter == 0 else 0, bit if quarter == 1 else 0, bit if quarter == 2 else 0, bit if quarter == 3 else 0,
-    )  # fmt: skip
 
 
 @helper
@@ -392,7 +248,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
                 # The bytes it stays on never follow the frame nor begin a call: no need to ask before another one.
                 if own_leaves and skipped < depth < length:
                     byte = load_u8(data, begin + depth)
-                    _note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
+                    note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
             elif previous >= 0:
                 differ = (first ^ load_i64(record, previous)) & ((1 << (8 * RECORD_BYTES)) - 1)
                 depth = RECORD_BYTES if differ == 0 else count_trailing_zeros(differ) >> 3
@@ -413,7 +269,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
                     and not itself
                     and load_u8(flags, load_i64(states, depth)) & (FINAL | HAS_CALLS) != 0
                 ):
-                    _note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
+                    note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
                     fuel -= 4
                 fuel -= 1
                 target = step_fast(
@@ -430,7 +286,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
                 depth += 1
                 if itself and depth < length and load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
                     byte = (first >> (8 * depth)) & 0xFF if depth < RECORD_BYTES else load_u8(data, begin + depth)
-                    _note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
+                    note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
                     fuel -= 4
             if not itself:
                 previous = rank
@@ -449,144 +305,6 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
         word += 1
     store_i64(job, J_UNFINISHED, 0)
     return fuel
-
-
-@helper
-def _begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyped-def]
-    """Prepare the walk of the whole vocabulary, or of what follows one space: RANKS if the state is wide, else TRIE.
-
-    Returns the work done.
-    """
-    job = load_i64(batch, B_JOB)
-    loop, follow = load_i64(job, J_LOOP), load_i64(job, J_FOLLOW)
-    skipped = load_i64(job, J_DEPTH)
-    state = load_i64(load_i64(batch, B_JOB_STATE), skipped)
-    register = load_i64(load_i64(batch, B_JOB_REGISTER), skipped)
-    work = CONFIG_COST
-    own = loop + 8 * LOOP_WORDS * skipped
-    after_space, cursor = -1, 0
-    if skipped == 0:
-        wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop)
-        if wide and load_i64(loop, L_AFTER) == 0:
-            after_space = local_step(automaton, state, 0x20, register)
-        if after_space >= 0:
-            # The state after one space is not wide, so few of the tokens that begin with one are alive: they are
-            # walked in the trie, not one by one.
-            for word in range(LOOP_WORDS):
-                store_i64(own + 8 * LOOP_WORDS, word, 0)
-            store_i64(own + 8 * LOOP_WORDS, L_CLASS, -1)
-            store_i64(own + 8 * LOOP_WORDS, L_LIMIT, NO_LIMIT)
-            store_i64(own + 8 * LOOP_WORDS, L_FIRST, 1 << 0x20)
-            store_i64(loop, L_AFTER, 1)
-    else:
-        # Nothing but a space may come first; then the state is what it is after one space.
-        wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, False)
-        for word in range(LOOP_WORDS):
-            store_i64(loop, word, 0)
-        store_i64(loop, L_CLASS, -1)
-        store_i64(loop, L_LIMIT, NO_LIMIT)
-        store_i64(own, L_FIRST, 1 << 0x20)
-        store_i64(own, L_FIRST + 1, 0)
-        store_i64(loop, L_AFTER, 1)
-    if wide:
-        next_bytes = load_i64(batch, B_JOB_CONFIGS)
-        for word in range(4):
-            store_i64(next_bytes, word, 0)
-        if skipped:
-            store_i64(next_bytes, 0, 1 << 0x20)
-        else:
-            add_state_bytes(grammar, automaton, state, register, next_bytes)
-        undecided = load_i64(batch, B_JOB_UNDECIDED)
-        selection = load_i64(batch, B_JOB_SELECTION)
-        accepted, left, more = select_wide(
-            grammar, vocabulary, loop, next_bytes, selection, load_i64(batch, B_JOB_TOTAL), undecided
-        )
-        work += more
-        wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
-        if wide:
-            if skipped:
-                for word in range(LOOP_WORDS):
-                    store_i64(loop, word, load_i64(own, word))
-            fill_stay(loop, selection)
-            sort_undecided(vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS))
-            work += left // 4
-    store_i64(job, J_AFTER_SPACE, after_space if wide else -1)
-    store_i64(job, J_CURSOR, cursor)
-    store_i64(job, J_PATH_RANK, -1)
-    store_i64(job, J_PATH_LENGTH, skipped if wide else -1)
-    if wide:
-        store_i64(job, J_STAGE, RANKS)
-    elif skipped == 0:
-        store_i64(job, J_STAGE, TRIE)
-    else:
-        store_i64(load_i64(batch, B_JOB_STATE), 0, state)
-        store_i64(load_i64(batch, B_JOB_REGISTER), 0, register)
-        store_i64(job, J_STAGE, LISTS)
-    return work
-
-
-@helper
-def begin_context(batch, grammar, vocabulary, state, register, listed, length, low, high):  # type: ignore[no-untyped-def]
-    """Begin the walk of a context: of the whole vocabulary (`listed` 0), or below the `length` trie nodes there."""
-    job = load_i64(batch, B_JOB)
-    automaton = load_i64(grammar, G_AUTOMATON)
-    total = load_i64(batch, B_JOB_TOTAL)
-    for word in range(load_i64(batch, B_WORDS)):
-        store_i64(total, word, 0)
-    follow = load_i64(job, J_FOLLOW)
-    frame = frame_of(automaton, state)
-    for word in range(4):
-        store_i64(follow, word, load_i64(section(automaton, AT_FRAME_FOLLOW), 4 * frame + word))
-    stamp = load_i64(grammar, G_STAMP) + 1
-    store_i64(grammar, G_STAMP, stamp)
-    # What follows one space is half of all tokens: not walked in the trie where the state is wide.
-    after_space = 0
-    for i in range(length):
-        node = load_i32(listed, i)
-        top = load_i32(load_i64(vocabulary, V_NODE_PARENT), node) < 0
-        if top and load_i64(load_i64(vocabulary, V_NODE), node) & 0xFF == 0x20:
-            after_space = 1
-    store_i64(load_i64(batch, B_JOB_STATE), after_space, state)
-    store_i64(load_i64(batch, B_JOB_REGISTER), after_space, register)
-    store_i64(job, J_STAGE, NEXT_HEAD)
-    store_i64(job, J_KEY_LOW, low)
-    store_i64(job, J_KEY_HIGH, high)
-    store_i64(job, J_GRAMMAR, grammar)
-    store_i64(job, J_VOCABULARY, vocabulary)
-    store_i64(job, J_LIST, listed)
-    store_i64(job, J_LIST_LENGTH, length)
-    store_i64(job, J_LIST_AT, 0)
-    store_i64(job, J_PATH_LENGTH, -1)
-    store_i64(job, J_DEPTH, after_space)
-    store_i64(job, J_STAMP, stamp)
-    store_i64(job, J_EVENT_COUNT, 0)
-    store_i64(job, J_KEY_COUNT, 0)
-    store_i64(job, J_AFTER_SPACE, -1)
-    store_i64(job, J_FAILED, 0)
-    if listed != 0:
-        # Here calls may come first: on the same list, as a rule all of it.
-        for i in range(length):
-            node = load_i32(listed, i)
-            a, b, c, d = _children_bytes(vocabulary, load_i64(load_i64(vocabulary, V_NODE), node))
-            if flags_of(automaton, state) & HAS_CALLS:
-                _note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
-            start = restart_of(automaton, state, register)
-            if start >= 0 and flags_of(automaton, start) & HAS_CALLS:
-                again = next_register(automaton, state, register)
-                _note_calls(batch, grammar, automaton, start, again, node, a, b, c, d)
-    count(batch, COUNT_CONTEXTS, 1)
-
-
-@helper
-def _space_node(vocabulary):  # type: ignore[no-untyped-def]
-    """The trie node of one space, or -1."""
-    table = load_i64(vocabulary, V_NODE)
-    root = load_i64(vocabulary, V_ROOT)
-    first = root >> 32
-    for child in range(first, first + ((root >> 16) & 0xFFFF)):
-        if load_i64(table, child) & 0xFF == 0x20:
-            return child
-    return -1
 
 
 @helper
@@ -619,7 +337,7 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
         if listed == 0:
             _add_symbols(grammar, automaton, load_i64(load_i64(batch, B_JOB_STATE), 0), load_i64(batch, B_JOB_TOTAL))
         if (listed == 0 or load_i64(job, J_DEPTH) > 0) and vocabulary == load_i64(batch, B_VOCABULARY):
-            fuel -= _begin_whole(batch, grammar, automaton, vocabulary)
+            fuel -= begin_whole(batch, grammar, automaton, vocabulary)
         elif load_i64(job, J_DEPTH) > 0:
             store_i64(load_i64(batch, B_JOB_STATE), 0, load_i64(load_i64(batch, B_JOB_STATE), 1))
             store_i64(load_i64(batch, B_JOB_REGISTER), 0, load_i64(load_i64(batch, B_JOB_REGISTER), 1))
@@ -634,10 +352,10 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
             state = load_i64(job, J_AFTER_SPACE)
             store_i64(load_i64(batch, B_JOB_STATE), 0, state)
             store_i64(registers, 0, register)
-            node = _space_node(vocabulary)
+            node = space_node(vocabulary)
             if node >= 0 and flags_of(automaton, state) & (FINAL | HAS_CALLS) != 0:
-                a, b, c, d = _children_bytes(vocabulary, load_i64(load_i64(vocabulary, V_NODE), node))
-                _note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
+                a, b, c, d = children_bytes(vocabulary, load_i64(load_i64(vocabulary, V_NODE), node))
+                note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
             store_i64(job, J_PATH_LENGTH, -1)
             store_i64(job, J_STAGE, SPACE)
             stage = SPACE
@@ -646,7 +364,7 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
             store_i64(load_i64(batch, B_JOB_STATE), 0, load_i64(load_i64(batch, B_JOB_STATE), 1))
             store_i64(load_i64(batch, B_JOB_REGISTER), 0, load_i64(load_i64(batch, B_JOB_REGISTER), 1))
             store_i64(job, J_PATH_LENGTH, -1)
-            store_i64(job, J_AFTER_SPACE, _space_node(vocabulary))
+            store_i64(job, J_AFTER_SPACE, space_node(vocabulary))
             store_i64(job, J_STAGE, LISTS)
             stage = LISTS
     if stage != RANKS:
@@ -656,7 +374,7 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
         while at < last and load_i64(job, J_UNFINISHED) == 0:
             packed = load_i64(vocabulary, V_ROOT)
             if stage == SPACE:
-                node = _space_node(vocabulary)
+                node = space_node(vocabulary)
                 packed = load_i64(load_i64(vocabulary, V_NODE), node) if node >= 0 else 0
             if stage == LISTS:
                 node = load_i32(listed, at)

@@ -13,32 +13,22 @@ Contexts are a cache: where they do not suffice the configuration itself is walk
 from __future__ import annotations
 
 from .._numba import helper
-from .context_walk import FAILED, RETURNS, begin_context
+from .context_store import BY_STACK, FORGOTTEN, LATER, NEVER, context_of, may_run, room_for_mask
+from .context_walk import FAILED
 from .graph import leads_on
 from .layout import (
     B_ARENAS,
     B_CALLED,
     B_CONTINUATIONS,
-    B_DENSE_USED,
     B_DIRECT,
     B_EPOCH,
-    B_HALF,
     B_JOB,
-    B_JOB_EVENTS,
-    B_JOB_KEYS,
     B_JOB_TOTAL,
-    B_LIST_TOKENS_HALF,
-    B_LIST_TOKENS_USED,
-    B_LIST_USED,
-    B_LISTS,
     B_MOVES,
     B_PAIRS,
     B_RETURNS,
-    B_RUN_CONTEXT,
     B_RUN_STACK,
     B_SCRATCH,
-    B_SLOTS,
-    B_STEP_EPOCH,
     B_VISIT,
     B_VOCABULARY,
     B_VOCABULARY_START,
@@ -51,12 +41,10 @@ from .layout import (
     CALLED_WORDS,
     CONFIG_BLOCK,
     CONFIG_HEADS,
-    CONTEXT_CLASS,
     CONTEXT_ITEM,
     CONTEXT_ITEMS,
     CONTEXT_MASK,
     CONTEXT_RETURN,
-    CONTEXT_STATE,
     CONTEXT_WORDS,
     CONTINUATION_NODE,
     CONTINUATION_OF,
@@ -67,50 +55,21 @@ from .layout import (
     COUNT_MISSES,
     EXIT,
     G_AUTOMATON,
-    G_CONTEXT_COUNT,
     G_CONTEXT_EPOCH,
-    G_CONTEXT_TABLE,
     G_CONTEXTS,
-    G_ITEM_COUNT,
     G_ITEMS,
-    G_LIST_COUNT,
-    G_LIST_NODES,
-    G_LIST_NODES_USED,
-    G_LIST_TABLE,
-    G_LISTS,
     G_NUMBER,
     IDLE,
     ITEM_CALL,
     ITEM_LIST,
     ITEM_REGISTER,
     ITEM_WORDS,
-    J_EVENT_COUNT,
-    J_KEY_COUNT,
-    J_KEY_HIGH,
-    J_KEY_LOW,
     J_STAGE,
-    KEY_CALL,
-    KEY_COUNT,
-    KEY_PLACE,
-    KEY_REGISTER,
-    KEY_WORDS,
     KIND_EMPTY,
     KIND_SHIFT,
     KIND_SINGLE,
-    LIST_BEGIN,
-    LIST_HIGH,
-    LIST_LENGTH,
-    LIST_LOW,
-    LIST_WORDS,
     MAX_CALLED,
-    MAX_CONTEXTS,
     MAX_CONTINUATIONS,
-    MAX_EVENTS,
-    MAX_ITEMS,
-    MAX_KEYS,
-    MAX_LIST,
-    MAX_LIST_NODES,
-    MAX_LISTS,
     MAX_PAIRS,
     MAX_RETURNS,
     PAIR_CONTEXT,
@@ -128,209 +87,16 @@ from .layout import (
     WHOLE,
 )
 from .lazy import mix
-from .machine import AT_CALL_FRAME, AT_CALL_TARGET, AT_FRAME_START, may_return, register_class
-from .memory import call_kernel, load_i32, load_i64, section, shift_right, store_i32, store_i64
-from .pool import count, expand_mask, find_entry, intern_mask, new_epoch, resolve
+from .machine import AT_CALL_FRAME, AT_CALL_TARGET, AT_FRAME_START, may_return
+from .memory import call_kernel, load_i32, load_i64, section, shift_right, store_i64
+from .pool import count, expand_mask, find_entry, intern_mask, resolve
 from .stack_walk import begin_stack_walk
-from .trie import V_MAX_BYTES
-
-#: Instead of a context's number: the mask cannot be known now, or a limit of the stack graph was passed, or contexts
-#: were forgotten meanwhile, or contexts do not suffice.
-_PENDING, _FAILED, _AGAIN, _DIRECT = -1, -2, -3, -4
-
-
-@helper
-def _room_for_mask(batch):  # type: ignore[no-untyped-def]
-    """Is there room in the pool for one more mask, and for one of each slot after it? At most one new epoch a step."""
-    most = load_i64(batch, B_SLOTS) + 1
-    if (
-        load_i64(batch, B_DENSE_USED) + most <= load_i64(batch, B_HALF)
-        and load_i64(batch, B_LIST_USED) + most <= load_i64(batch, B_LISTS)
-        and load_i64(batch, B_LIST_TOKENS_USED) + most * MAX_LIST <= load_i64(batch, B_LIST_TOKENS_HALF)
-    ):
-        return True
-    if load_i64(batch, B_EPOCH) != load_i64(batch, B_STEP_EPOCH):
-        return False
-    new_epoch(batch)
-    return True
-
-
-@helper
-def _find_context(grammar, key, klass):  # type: ignore[no-untyped-def]
-    """Number of the context of this key; where there is none, -1 - the place for it in the table."""
-    table, contexts = load_i64(grammar, G_CONTEXT_TABLE), load_i64(grammar, G_CONTEXTS)
-    place = shift_right(mix(key, klass), 1) & (2 * MAX_CONTEXTS - 1)
-    while True:
-        number = load_i32(table, place)
-        if number < 0:
-            return -1 - place
-        context = contexts + 8 * CONTEXT_WORDS * number
-        if load_i64(context, CONTEXT_STATE) == key and load_i64(context, CONTEXT_CLASS) == klass:
-            return number
-        place = (place + 1) & (2 * MAX_CONTEXTS - 1)
-
-
-@helper
-def _forget_contexts(grammar):  # type: ignore[no-untyped-def]
-    table = load_i64(grammar, G_CONTEXT_TABLE)
-    for place in range(2 * MAX_CONTEXTS):
-        store_i32(table, place, -1)
-    table = load_i64(grammar, G_LIST_TABLE)
-    for place in range(2 * MAX_LISTS):
-        store_i32(table, place, -1)
-    for field in (G_CONTEXT_COUNT, G_LIST_COUNT, G_ITEM_COUNT, G_LIST_NODES_USED):
-        store_i64(grammar, field, 0)
-    store_i64(grammar, G_CONTEXT_EPOCH, load_i64(grammar, G_CONTEXT_EPOCH) + 1)
-
-
-@helper
-def _intern_list(grammar, length):  # type: ignore[no-untyped-def]
-    """Number of the list of the `length` trie nodes behind all others in G_LIST_NODES, kept there if it is new."""
-    used = load_i64(grammar, G_LIST_NODES_USED)
-    nodes = load_i64(grammar, G_LIST_NODES)
-    low, high = 0x3243F6A8885A308D + length, 0x13198A2E03707344
-    for i in range(used, used + length):
-        node = load_i32(nodes, i)
-        low = mix(low, node)
-        high = (high ^ node) * -0x4B47D0C5A6B1E0A3
-        high ^= shift_right(high, 29)
-    table, lists = load_i64(grammar, G_LIST_TABLE), load_i64(grammar, G_LISTS)
-    place = shift_right(low, 1) & (2 * MAX_LISTS - 1)
-    number = load_i32(table, place)
-    while number >= 0:
-        entry = lists + 8 * LIST_WORDS * number
-        if (
-            load_i64(entry, LIST_LOW) == low
-            and load_i64(entry, LIST_HIGH) == high
-            and load_i64(entry, LIST_LENGTH) == length
-        ):
-            return number
-        place = (place + 1) & (2 * MAX_LISTS - 1)
-        number = load_i32(table, place)
-    number = load_i64(grammar, G_LIST_COUNT)
-    store_i64(grammar, G_LIST_COUNT, number + 1)
-    store_i32(table, place, number)
-    entry = lists + 8 * LIST_WORDS * number
-    store_i64(entry, LIST_BEGIN, used)
-    store_i64(entry, LIST_LENGTH, length)
-    store_i64(entry, LIST_LOW, low)
-    store_i64(entry, LIST_HIGH, high)
-    store_i64(grammar, G_LIST_NODES_USED, used + length)
-    return number
-
-
-@helper
-def _store_lists(batch, grammar, context):  # type: ignore[no-untyped-def]
-    """Give a new context the lists that its walk found."""
-    job = load_i64(batch, B_JOB)
-    events, keys = load_i64(batch, B_JOB_EVENTS), load_i64(batch, B_JOB_KEYS)
-    n_events, n_keys = load_i64(job, J_EVENT_COUNT), load_i64(job, J_KEY_COUNT)
-    # In order of the keys: each list's nodes in the order in which they were found.
-    place = load_i64(grammar, G_LIST_NODES_USED) + n_events
-    nodes = load_i64(grammar, G_LIST_NODES)
-    for number in range(n_keys):
-        key = keys + 8 * KEY_WORDS * number
-        store_i64(key, KEY_PLACE, place)
-        place += load_i64(key, KEY_COUNT)
-    for i in range(n_events):
-        event = load_i64(events, i)
-        key = keys + 8 * KEY_WORDS * (event >> 32)
-        at = load_i64(key, KEY_PLACE)
-        store_i32(nodes, at, event & 0xFFFFFFFF)
-        store_i64(key, KEY_PLACE, at + 1)
-    store_i64(context, CONTEXT_RETURN, -1)
-    store_i64(context, CONTEXT_ITEM, load_i64(grammar, G_ITEM_COUNT))
-    items = load_i64(grammar, G_ITEMS)
-    n_items = 0
-    for number in range(n_keys):
-        key = keys + 8 * KEY_WORDS * number
-        length = load_i64(key, KEY_COUNT)
-        begin = load_i64(key, KEY_PLACE) - length
-        used = load_i64(grammar, G_LIST_NODES_USED)
-        for i in range(length):
-            store_i32(nodes, used + i, load_i32(nodes, begin + i))
-        list_number = _intern_list(grammar, length)
-        if load_i64(key, KEY_CALL) == RETURNS:
-            store_i64(context, CONTEXT_RETURN, list_number)
-        else:
-            item = items + 8 * ITEM_WORDS * load_i64(grammar, G_ITEM_COUNT)
-            store_i64(grammar, G_ITEM_COUNT, load_i64(grammar, G_ITEM_COUNT) + 1)
-            store_i64(item, ITEM_CALL, load_i64(key, KEY_CALL))
-            store_i64(item, ITEM_REGISTER, load_i64(key, KEY_REGISTER))
-            store_i64(item, ITEM_LIST, list_number)
-            n_items += 1
-    store_i64(context, CONTEXT_ITEMS, n_items)
-
-
-@helper
-def _may_run(batch, low, high):  # type: ignore[no-untyped-def]
-    """Is the job idle, or this one?"""
-    job = load_i64(batch, B_JOB)
-    return load_i64(job, J_STAGE) == IDLE or (load_i64(job, J_KEY_LOW) == low and load_i64(job, J_KEY_HIGH) == high)
-
-
-@helper
-def _context_of(batch, grammar, vocabulary, state, register, list_number, fuel):  # type: ignore[no-untyped-def]
-    """(context number, or _PENDING, _AGAIN, _DIRECT; fuel left) of a state and list `list_number`, or WHOLE."""
-    contexts = load_i64(grammar, G_CONTEXTS)
-    klass = register_class(load_i64(grammar, G_AUTOMATON), state, register, load_i64(vocabulary, V_MAX_BYTES))
-    key = state | (list_number << 32)
-    klass = 2 * klass + (1 if vocabulary != load_i64(batch, B_VOCABULARY) else 0)
-    number = _find_context(grammar, key, klass)
-    if number >= 0:
-        packed = load_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK)
-        kind = (packed & 0x7FFFFFFF) >> KIND_SHIFT
-        if packed >> 32 == load_i64(batch, B_EPOCH) or kind == KIND_SINGLE or kind == KIND_EMPTY:
-            return number, fuel
-    if not _room_for_mask(batch):
-        return _PENDING, fuel
-    if number >= 0:
-        context = contexts + 8 * CONTEXT_WORDS * number
-        if resolve(batch, context, CONTEXT_MASK, load_i64(batch, B_SCRATCH)) >= 0:
-            return number, fuel
-    low = mix(mix(0x452821E638D01377 ^ key, klass), load_i64(grammar, G_NUMBER))
-    high = (low ^ load_i64(grammar, G_CONTEXT_EPOCH)) * -0x2917014799A6026D
-    if fuel <= 0 or not _may_run(batch, low, high):
-        return _PENDING, fuel
-    job = load_i64(batch, B_JOB)
-    if load_i64(job, J_STAGE) == IDLE:
-        if (
-            load_i64(grammar, G_CONTEXT_COUNT) == MAX_CONTEXTS
-            or load_i64(grammar, G_LIST_COUNT) + MAX_KEYS > MAX_LISTS
-            or load_i64(grammar, G_ITEM_COUNT) + MAX_KEYS > MAX_ITEMS
-            or load_i64(grammar, G_LIST_NODES_USED) + 2 * MAX_EVENTS > MAX_LIST_NODES
-        ):
-            _forget_contexts(grammar)
-            return _AGAIN, fuel
-        listed, length = 0, 0
-        if list_number != WHOLE:
-            entry = load_i64(grammar, G_LISTS) + 8 * LIST_WORDS * list_number
-            listed = load_i64(grammar, G_LIST_NODES) + 4 * load_i64(entry, LIST_BEGIN)
-            length = load_i64(entry, LIST_LENGTH)
-        count(batch, COUNT_MISSES, 1)
-        begin_context(batch, grammar, vocabulary, state, register, listed, length, low, high)
-    left = call_kernel(load_i64(batch, B_RUN_CONTEXT), batch, fuel)
-    if left == FAILED:
-        return _DIRECT, fuel
-    if left < 0:
-        return _PENDING, 0
-    if number < 0:
-        place = -1 - number
-        number = load_i64(grammar, G_CONTEXT_COUNT)
-        store_i64(grammar, G_CONTEXT_COUNT, number + 1)
-        store_i32(load_i64(grammar, G_CONTEXT_TABLE), place, number)
-        context = contexts + 8 * CONTEXT_WORDS * number
-        store_i64(context, CONTEXT_STATE, key)
-        store_i64(context, CONTEXT_CLASS, klass)
-        _store_lists(batch, grammar, context)
-    store_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK, intern_mask(batch, load_i64(batch, B_JOB_TOTAL)))
-    return number, left
 
 
 @helper
 def _visit(batch, grammar, vocabulary, node, state, register, list_number, fuel):  # type: ignore[no-untyped-def]
-    """Add the pair of `node` and a context unless it is there. (0, or what `_context_of` says instead; fuel left)."""
-    number, fuel = _context_of(batch, grammar, vocabulary, state, register, list_number, fuel)
+    """Add the pair of `node` and a context unless it is there. (0, or what `context_of` says instead; fuel left)."""
+    number, fuel = context_of(batch, grammar, vocabulary, state, register, list_number, fuel)
     if number < 0:
         return number, fuel
     visit, pairs = load_i64(batch, B_VISIT), load_i64(batch, B_PAIRS)
@@ -342,7 +108,7 @@ def _visit(batch, grammar, vocabulary, node, state, register, list_number, fuel)
         ):
             return 0, fuel
     if n == MAX_PAIRS:
-        return _DIRECT, fuel
+        return BY_STACK, fuel
     store_i64(pairs, PAIR_WORDS * n + PAIR_NODE, node)
     store_i64(pairs, PAIR_WORDS * n + PAIR_CONTEXT, number)
     store_i64(visit, VISIT_PAIRS, n + 1)
@@ -373,7 +139,7 @@ def _go_on(batch, grammar, vocabulary, node, state, register, list_number, nulla
     """A return leads to this head, on a list. With `nullable` it may itself return at once. As `_visit`."""
     automaton = load_i64(grammar, G_AUTOMATON)
     if nullable and may_return(automaton, state, register) and not _return_from(batch, node, list_number):
-        return _DIRECT, fuel
+        return BY_STACK, fuel
     if not leads_on(automaton, state, register):
         return 0, fuel
     return _visit(batch, grammar, vocabulary, node, state, register, list_number, fuel)
@@ -396,14 +162,14 @@ def _call_frame(batch, grammar, vocabulary, node, item, fuel):  # type: ignore[n
         number += 1
     if number == n:
         if n == MAX_CALLED:
-            return _DIRECT, fuel
+            return BY_STACK, fuel
         store_i64(called, CALLED_WORDS * n + CALLED_FRAME, frame)
         store_i64(called, CALLED_WORDS * n + CALLED_LIST, list_number)
         store_i64(visit, VISIT_CALLED, n + 1)
     continuations = load_i64(batch, B_CONTINUATIONS)
     m = load_i64(visit, VISIT_CONTINUATIONS)
     if m == MAX_CONTINUATIONS:
-        return _DIRECT, fuel
+        return BY_STACK, fuel
     own = CALLED_BASE + number
     target = load_i32(section(automaton, AT_CALL_TARGET), call)
     register = load_i64(item, ITEM_REGISTER)
@@ -437,7 +203,7 @@ def _call_frame(batch, grammar, vocabulary, node, item, fuel):  # type: ignore[n
 
 @helper
 def _collect(batch, grammar, vocabulary, arena, block, fuel):  # type: ignore[no-untyped-def]
-    """(0 where all pairs of the heads in `block` are in B_PAIRS, or what `_context_of` says instead; fuel left)."""
+    """(0 where all pairs of the heads in `block` are in B_PAIRS, or what `context_of` says instead; fuel left)."""
     visit = load_i64(batch, B_VISIT)
     for word in range(VISIT_WORDS):
         store_i64(visit, word, 0)
@@ -462,7 +228,7 @@ def _collect(batch, grammar, vocabulary, arena, block, fuel):  # type: ignore[no
             done_pairs += 1
             back = load_i64(context, CONTEXT_RETURN)
             if back >= 0 and not _return_from(batch, node, back):
-                return _DIRECT, fuel
+                return BY_STACK, fuel
             first = load_i64(context, CONTEXT_ITEM)
             for k in range(first, first + load_i64(context, CONTEXT_ITEMS)):
                 answer, fuel = _call_frame(batch, grammar, vocabulary, node, items + 8 * ITEM_WORDS * k, fuel)
@@ -498,22 +264,22 @@ def _collect(batch, grammar, vocabulary, arena, block, fuel):  # type: ignore[no
 
 @helper
 def _walk_stack(batch, grammar, vocabulary, arena, block, low, high, fuel):  # type: ignore[no-untyped-def]
-    """(mask id, or _PENDING, _FAILED; fuel left) of the heads in `block`, without contexts."""
-    if not _room_for_mask(batch):
-        return _PENDING, fuel
+    """(mask id, or LATER, NEVER; fuel left) of the heads in `block`, without contexts."""
+    if not room_for_mask(batch):
+        return LATER, fuel
     mask_id = resolve(batch, find_entry(batch, low, high), 2, load_i64(batch, B_SCRATCH))
     if mask_id >= 0:
         return mask_id, fuel
-    if fuel <= 0 or not _may_run(batch, low, high):
-        return _PENDING, fuel
+    if fuel <= 0 or not may_run(batch, low, high):
+        return LATER, fuel
     if load_i64(load_i64(batch, B_JOB), J_STAGE) == IDLE:
         count(batch, COUNT_MISSES, 1)
         begin_stack_walk(batch, grammar, vocabulary, arena, block, low, high)
     left = call_kernel(load_i64(batch, B_RUN_STACK), batch, fuel)
     if left == FAILED:
-        return _FAILED, fuel
+        return NEVER, fuel
     if left < 0:
-        return _PENDING, 0
+        return LATER, 0
     packed = intern_mask(batch, load_i64(batch, B_JOB_TOTAL))
     store_i64(find_entry(batch, low, high), 2, packed)
     return packed & 0x7FFFFFFF, left
@@ -521,7 +287,7 @@ def _walk_stack(batch, grammar, vocabulary, arena, block, low, high, fuel):  # t
 
 @helper
 def _union(batch, grammar, fuel):  # type: ignore[no-untyped-def]
-    """(mask id, or _AGAIN, or _PENDING; fuel left) of the pairs in B_PAIRS."""
+    """(mask id, or FORGOTTEN, or LATER; fuel left) of the pairs in B_PAIRS."""
     contexts = load_i64(grammar, G_CONTEXTS)
     table = load_i64(batch, B_PAIRS)
     pairs = load_i64(load_i64(batch, B_VISIT), VISIT_PAIRS)
@@ -539,11 +305,11 @@ def _union(batch, grammar, fuel):  # type: ignore[no-untyped-def]
         if kind == KIND_EMPTY:
             continue
         if kind != KIND_SINGLE and packed >> 32 != load_i64(batch, B_EPOCH):
-            if not _room_for_mask(batch):
-                return _PENDING, fuel
+            if not room_for_mask(batch):
+                return LATER, fuel
             mask_id = resolve(batch, context, CONTEXT_MASK, scratch)
             if mask_id < 0:
-                return _AGAIN, fuel
+                return FORGOTTEN, fuel
         parts += 1
         only = mask_id
         low = mix(low, number)
@@ -551,8 +317,8 @@ def _union(batch, grammar, fuel):  # type: ignore[no-untyped-def]
         high ^= shift_right(high, 31)
     if parts < 2:
         return only, fuel
-    if not _room_for_mask(batch):
-        return _PENDING, fuel
+    if not room_for_mask(batch):
+        return LATER, fuel
     entry = find_entry(batch, low, high)
     mask_id = resolve(batch, entry, 2, scratch)
     if mask_id >= 0:
@@ -565,7 +331,7 @@ def _union(batch, grammar, fuel):  # type: ignore[no-untyped-def]
         packed = load_i64(context, CONTEXT_MASK)
         mask_id = packed & 0x7FFFFFFF
         if load_i64(batch, B_EPOCH) - (packed >> 32) > 1 and mask_id >> KIND_SHIFT < KIND_SINGLE:
-            return _AGAIN, fuel  # a new epoch began meanwhile
+            return FORGOTTEN, fuel  # a new epoch began meanwhile
         expand_mask(batch, mask_id, scratch)
     packed = intern_mask(batch, scratch)
     store_i64(entry, 2, packed)
@@ -580,14 +346,14 @@ def mask_of_graph(batch, grammar, slot, config, at_start, fuel):  # type: ignore
     vocabulary = load_i64(batch, B_VOCABULARY_START if at_start else B_VOCABULARY)
     arena = load_i64(load_i64(batch, B_ARENAS), slot)
     block = load_i64(config, CONFIG_BLOCK)
-    answer = _DIRECT if load_i64(batch, B_DIRECT) != 0 else _AGAIN
+    answer = BY_STACK if load_i64(batch, B_DIRECT) != 0 else FORGOTTEN
     begin = fuel
     for _ in range(4):
-        if answer == _AGAIN:
+        if answer == FORGOTTEN:
             answer, fuel = _collect(batch, grammar, vocabulary, arena, block, fuel)
             if answer == 0:
                 answer, fuel = _union(batch, grammar, fuel)
-    if answer == _AGAIN or answer == _DIRECT:
+    if answer == FORGOTTEN or answer == BY_STACK:
         # A block never changes, and none takes the place of another but in a move.
         low = mix(mix(0x9E3779B97F4A7C15 ^ slot, block), load_i64(batch, B_MOVES))
         high = mix(low, load_i64(grammar, G_NUMBER))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import HAS_CALLS, HAS_TOKENS
+from .freeze import block_at, freeze, fresh_at, note_done, prune, put_triple, rename
 from .layout import (
     BLOCK_COUNT,
     BLOCK_DONE,
@@ -32,30 +33,21 @@ from .layout import (
     EDGE_WORDS,
     EXIT,
     FRESH_BASE,
-    FRESH_DONE,
-    FRESH_DONE_COUNT,
     FRESH_FIRST,
-    FRESH_NUMBER,
     FRESH_THROUGH,
-    FRESH_WORDS,
     G_FRAME_STAMPS,
     G_STAMP,
     LEADS_ON,
-    MAX_DONE,
     MAX_EDGES,
     MAX_FRESH,
     MAX_GRAPH_HEADS,
-    S_ARENA,
     S_COUNT,
     S_EDGES,
     S_FAILED,
     S_FLAGS,
-    S_FRESH,
     S_HEADS,
     S_REACHED,
     S_SCRATCH,
-    S_STACK,
-    S_TRIPLES,
     S_USED,
     S_WORK,
     SCRATCH_BASE,
@@ -75,102 +67,6 @@ from .machine import (
     restart_of,
 )
 from .memory import load_i32, load_i64, section, store_i64
-
-
-@helper
-def block_at(graph, number):  # type: ignore[no-untyped-def]
-    """Address of a block."""
-    if number >= SCRATCH_BASE:
-        return load_i64(graph, S_SCRATCH) + 8 * (number - SCRATCH_BASE)
-    return load_i64(graph, S_ARENA) + 8 * number
-
-
-@helper
-def put_triple(graph, triples, count, most, node, state, register):  # type: ignore[no-untyped-def]
-    """Add a triple to a list unless it is there; returns the new length. S_FAILED where there is no room."""
-    for i in range(count):
-        if (
-            load_i64(triples, 3 * i) == node
-            and load_i64(triples, 3 * i + 1) == state
-            and load_i64(triples, 3 * i + 2) == register
-        ):
-            return count
-    if count == most:
-        store_i64(graph, S_FAILED, 1)
-        return count
-    store_i64(triples, 3 * count, node)
-    store_i64(triples, 3 * count + 1, state)
-    store_i64(triples, 3 * count + 2, register)
-    return count + 1
-
-
-@helper
-def _fresh_at(graph, node):  # type: ignore[no-untyped-def]
-    return load_i64(graph, S_FRESH) + 8 * FRESH_WORDS * (node - FRESH_BASE)
-
-
-@helper
-def _returns_with(graph, node, other):  # type: ignore[no-untyped-def]
-    """Is it known that `other` returns whenever `node` does?"""
-    if node < 0:
-        return False
-    if node >= FRESH_BASE:
-        fresh = _fresh_at(graph, node)
-        for i in range(load_i64(fresh, FRESH_DONE_COUNT)):
-            if load_i64(fresh, FRESH_DONE + i) == other:
-                return True
-        return False
-    block = block_at(graph, node)
-    done = BLOCK_TRIPLES + 3 * load_i64(block, BLOCK_COUNT)
-    for i in range(load_i64(block, BLOCK_DONE)):
-        if load_i64(block, done + i) == other:
-            return True
-    return False
-
-
-@helper
-def _prune(graph, triples, count):  # type: ignore[no-untyped-def]
-    """Drop the triples that others make needless; newest nodes first. Returns the number left."""
-    alike = False
-    for i in range(count):
-        state, register = load_i64(triples, 3 * i + 1), load_i64(triples, 3 * i + 2)
-        for j in range(i):
-            if load_i64(triples, 3 * j + 1) == state and load_i64(triples, 3 * j + 2) == register:
-                alike = True
-    store_i64(graph, S_WORK, load_i64(graph, S_WORK) + count)
-    if not alike:
-        return count
-    for i in range(1, count):
-        node = load_i64(triples, 3 * i)
-        state, register = load_i64(triples, 3 * i + 1), load_i64(triples, 3 * i + 2)
-        j = i
-        while j > 0 and load_i64(triples, 3 * j - 3) < node:
-            for word in range(3):
-                store_i64(triples, 3 * j + word, load_i64(triples, 3 * j - 3 + word))
-            j -= 1
-        store_i64(triples, 3 * j, node)
-        store_i64(triples, 3 * j + 1, state)
-        store_i64(triples, 3 * j + 2, register)
-    kept = 0
-    for i in range(count):
-        node = load_i64(triples, 3 * i)
-        state, register = load_i64(triples, 3 * i + 1), load_i64(triples, 3 * i + 2)
-        needless = False
-        for j in range(kept):
-            if (
-                load_i64(triples, 3 * j + 1) == state
-                and load_i64(triples, 3 * j + 2) == register
-                and _returns_with(graph, load_i64(triples, 3 * j), node)
-            ):
-                needless = True
-                break
-        if not needless:
-            store_i64(triples, 3 * kept, node)
-            store_i64(triples, 3 * kept + 1, state)
-            store_i64(triples, 3 * kept + 2, register)
-            kept += 1
-    store_i64(graph, S_WORK, load_i64(graph, S_WORK) + count * kept)
-    return kept
 
 
 @helper
@@ -251,7 +147,7 @@ def _call(grammar, automaton, graph, count, fresh, edges):  # type: ignore[no-un
                         return count, fresh, edges
                     number = fresh
                     store_i64(stamps, frame, (stamp << 16) | number)
-                    record = _fresh_at(graph, FRESH_BASE + number)
+                    record = fresh_at(graph, FRESH_BASE + number)
                     store_i64(record, FRESH_FIRST, -1)
                     store_i64(record, FRESH_THROUGH, 0)
                     fresh += 1
@@ -265,7 +161,7 @@ def _call(grammar, automaton, graph, count, fresh, edges):  # type: ignore[no-un
                 if may_return(automaton, target, register):
                     kind |= THROUGH
                 edge = table + 8 * EDGE_WORDS * edges
-                record = _fresh_at(graph, FRESH_BASE + number)
+                record = fresh_at(graph, FRESH_BASE + number)
                 store_i64(edge, EDGE_NODE, node)
                 store_i64(edge, EDGE_STATE, target)
                 store_i64(edge, EDGE_REGISTER, register)
@@ -276,159 +172,6 @@ def _call(grammar, automaton, graph, count, fresh, edges):  # type: ignore[no-un
                     store_i64(record, FRESH_THROUGH, 1)
                 edges += 1
     return count, fresh, edges
-
-
-@helper
-def _returning(graph, node):  # type: ignore[no-untyped-def]
-    """Put into S_STACK `node` and the fresh nodes that return with it, then others; returns (fresh ones, all)."""
-    table = load_i64(graph, S_EDGES)
-    found = load_i64(graph, S_STACK)
-    store_i64(found, 0, node)
-    n = 1
-    at = 0
-    while at < n:
-        edge_number = load_i64(_fresh_at(graph, load_i64(found, at)), FRESH_FIRST)
-        at += 1
-        while edge_number >= 0:
-            edge = table + 8 * EDGE_WORDS * edge_number
-            edge_number = load_i64(edge, EDGE_NEXT)
-            other = load_i64(edge, EDGE_NODE)
-            if load_i64(edge, EDGE_KIND) & THROUGH == 0 or other < FRESH_BASE:
-                continue
-            known = False
-            for i in range(n):
-                known = known or load_i64(found, i) == other
-            if not known:
-                store_i64(found, n, other)
-                n += 1
-    total = n
-    for at in range(n):
-        edge_number = load_i64(_fresh_at(graph, load_i64(found, at)), FRESH_FIRST)
-        while edge_number >= 0:
-            edge = table + 8 * EDGE_WORDS * edge_number
-            edge_number = load_i64(edge, EDGE_NEXT)
-            other = load_i64(edge, EDGE_NODE)
-            if load_i64(edge, EDGE_KIND) & THROUGH == 0 or other >= FRESH_BASE:
-                continue
-            known = False
-            for i in range(n, total):
-                known = known or load_i64(found, i) == other
-            if not known:
-                store_i64(found, total, other)
-                total += 1
-    store_i64(graph, S_WORK, load_i64(graph, S_WORK) + total)
-    return n, total
-
-
-@helper
-def _note_done(graph, node):  # type: ignore[no-untyped-def]
-    """Fill in a fresh node's list of nodes that return with it, the nearest first."""
-    record = _fresh_at(graph, node)
-    store_i64(record, FRESH_DONE, node)
-    count = 1
-    if load_i64(record, FRESH_THROUGH):
-        own, total = _returning(graph, node)
-        found = load_i64(graph, S_STACK)
-        for i in range(1, total):
-            if count < MAX_DONE:
-                store_i64(record, FRESH_DONE + count, load_i64(found, i))
-                count += 1
-        for i in range(own, total):
-            block = block_at(graph, load_i64(found, i))
-            done = BLOCK_TRIPLES + 3 * load_i64(block, BLOCK_COUNT)
-            for k in range(load_i64(block, BLOCK_DONE)):
-                other = load_i64(block, done + k)
-                known = False
-                for j in range(count):
-                    known = known or load_i64(record, FRESH_DONE + j) == other
-                if not known and count < MAX_DONE:
-                    store_i64(record, FRESH_DONE + count, other)
-                    count += 1
-    store_i64(record, FRESH_DONE_COUNT, count)
-
-
-@helper
-def _same_continuations(graph, node, count, parent):  # type: ignore[no-untyped-def]
-    """Are the `count` triples in S_TRIPLES those of `parent`, `node` standing for `parent` in them?"""
-    block = block_at(graph, parent)
-    if load_i64(block, BLOCK_COUNT) != count:
-        return False
-    triples = load_i64(graph, S_TRIPLES)
-    for i in range(count):
-        other = load_i64(triples, 3 * i)
-        if other == node:
-            other = parent
-        found = False
-        for k in range(count):
-            found = found or (
-                load_i64(block, BLOCK_TRIPLES + 3 * k) == other
-                and load_i64(block, BLOCK_TRIPLES + 3 * k + 1) == load_i64(triples, 3 * i + 1)
-                and load_i64(block, BLOCK_TRIPLES + 3 * k + 2) == load_i64(triples, 3 * i + 2)
-            )
-        if not found:
-            return False
-    return True
-
-
-@helper
-def _freeze(graph, node):  # type: ignore[no-untyped-def]
-    """Give a fresh node its continuations and a block, or let it be the node that it equals."""
-    record = _fresh_at(graph, node)
-    table = load_i64(graph, S_EDGES)
-    triples = load_i64(graph, S_TRIPLES)
-    found = load_i64(graph, S_STACK)
-    own, total = 1, 1
-    store_i64(found, 0, node)
-    if load_i64(record, FRESH_THROUGH):
-        own, total = _returning(graph, node)
-    count = 0
-    for i in range(own):
-        edge_number = load_i64(_fresh_at(graph, load_i64(found, i)), FRESH_FIRST)
-        while edge_number >= 0:
-            edge = table + 8 * EDGE_WORDS * edge_number
-            edge_number = load_i64(edge, EDGE_NEXT)
-            if load_i64(edge, EDGE_KIND) & LEADS_ON:
-                count = put_triple(
-                    graph, triples, count, MAX_EDGES,
-                    load_i64(edge, EDGE_NODE), load_i64(edge, EDGE_STATE), load_i64(edge, EDGE_REGISTER),
-                )  # fmt: skip
-    for i in range(own, total):
-        block = block_at(graph, load_i64(found, i))
-        for k in range(load_i64(block, BLOCK_COUNT)):
-            at = BLOCK_TRIPLES + 3 * k
-            count = put_triple(
-                graph, triples, count, MAX_EDGES, load_i64(block, at), load_i64(block, at + 1), load_i64(block, at + 2)
-            )
-    store_i64(graph, S_WORK, load_i64(graph, S_WORK) + count)
-    if count > 1:
-        count = _prune(graph, triples, count)
-    for i in range(own, total):
-        if _same_continuations(graph, node, count, load_i64(found, i)):
-            store_i64(record, FRESH_NUMBER, load_i64(found, i))
-            return
-    done_count = load_i64(record, FRESH_DONE_COUNT)
-    used = load_i64(graph, S_USED)
-    size = BLOCK_TRIPLES + 3 * count + done_count
-    if used + size > SCRATCH_BLOCK_WORDS:
-        store_i64(graph, S_FAILED, 1)
-        store_i64(record, FRESH_NUMBER, 0)
-        return
-    block = load_i64(graph, S_SCRATCH) + 8 * used
-    store_i64(block, BLOCK_COUNT, count)
-    store_i64(block, BLOCK_DONE, done_count)
-    store_i64(block, BLOCK_MARK, 0)
-    for word in range(3 * count):
-        store_i64(block, BLOCK_TRIPLES + word, load_i64(triples, word))
-    for i in range(done_count):
-        store_i64(block, BLOCK_TRIPLES + 3 * count + i, load_i64(record, FRESH_DONE + i))
-    store_i64(graph, S_USED, used + size)
-    store_i64(record, FRESH_NUMBER, SCRATCH_BASE + used)
-
-
-@helper
-def _rename(graph, number):  # type: ignore[no-untyped-def]
-    """The number of the block of what may be a fresh node."""
-    return load_i64(_fresh_at(graph, number), FRESH_NUMBER) if number >= FRESH_BASE else number
 
 
 @helper
@@ -462,14 +205,14 @@ def close_graph(grammar, automaton, graph, count):  # type: ignore[no-untyped-de
                         load_i64(block, at), load_i64(block, at + 1), load_i64(block, at + 2),
                     )  # fmt: skip
     if n > 1:
-        n = _prune(graph, heads, n)
+        n = prune(graph, heads, n)
     n, fresh, edges = _call(grammar, automaton, graph, n, 0, 0)
     if load_i64(graph, S_FAILED) == 0 and fresh > 0:
         first = load_i64(graph, S_USED)
         for i in range(fresh):
-            _note_done(graph, FRESH_BASE + i)
+            note_done(graph, FRESH_BASE + i)
         for i in range(fresh):
-            _freeze(graph, FRESH_BASE + i)
+            freeze(graph, FRESH_BASE + i)
         # Only now is it known which block each node has.
         scratch = load_i64(graph, S_SCRATCH)
         at = first
@@ -477,9 +220,9 @@ def close_graph(grammar, automaton, graph, count):  # type: ignore[no-untyped-de
             block = scratch + 8 * at
             triples, done = load_i64(block, BLOCK_COUNT), load_i64(block, BLOCK_DONE)
             for k in range(triples):
-                store_i64(block, BLOCK_TRIPLES + 3 * k, _rename(graph, load_i64(block, BLOCK_TRIPLES + 3 * k)))
+                store_i64(block, BLOCK_TRIPLES + 3 * k, rename(graph, load_i64(block, BLOCK_TRIPLES + 3 * k)))
             for k in range(BLOCK_TRIPLES + 3 * triples, BLOCK_TRIPLES + 3 * triples + done):
-                store_i64(block, k, _rename(graph, load_i64(block, k)))
+                store_i64(block, k, rename(graph, load_i64(block, k)))
             at += BLOCK_TRIPLES + 3 * triples + done
     store_i64(graph, S_WORK, load_i64(graph, S_WORK) + work + n + edges)
     used = load_i64(graph, S_USED)
@@ -493,7 +236,7 @@ def close_graph(grammar, automaton, graph, count):  # type: ignore[no-untyped-de
     for i in range(n):
         state, register = load_i64(heads, 3 * i + 1), load_i64(heads, 3 * i + 2)
         if rests(automaton, state, register):
-            node = _rename(graph, load_i64(heads, 3 * i))
+            node = rename(graph, load_i64(heads, 3 * i))
             kept = put_triple(graph, block + 8 * BLOCK_TRIPLES, kept, MAX_GRAPH_HEADS, node, state, register)
     store_i64(block, BLOCK_COUNT, kept)
     store_i64(block, BLOCK_DONE, 0)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from .._numba import helper
 from ..grammar.automaton import HAS_TOKENS
 from .arena import graph_of_slot, mark_blocks, move_blocks
-from .graph import block_at, close_graph, reach_byte_graph
+from .freeze import block_at
+from .graph import close_graph, reach_byte_graph
 from .layout import (
     B_ARENA_USED,
     BLOCK_COUNT,

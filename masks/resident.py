@@ -56,7 +56,8 @@ from .layout import (
     MAX_LISTS,
 )
 from .memory import Block
-from .prepare import exact_loops, lazy_loops, live_bytes, loop_members
+from .prepare import exact_loops, lazy_loops, loop_members
+from .spelling import live_bytes
 from .trie import tables_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from .._numba import helper, kernel
 from ..grammar.automaton import HAS_TOKENS
-from .graph import block_at, close_graph, reach_byte_graph
+from .freeze import block_at
+from .graph import close_graph, reach_byte_graph
 from .layout import (
     B_JOB,
     B_JOB_CHILDREN,
@@ -41,9 +42,9 @@ from .layout import (
 )
 from .machine import AT_TOKEN_START, AT_TOKEN_SYMBOL, flags_of
 from .memory import load_i32, load_i64, section, store_i64
+from .path import CONFIG_COST, set_bit
 from .pool import count
 from .trie import SAME_TOKENS, TOKEN_ENDS, V_NEXT_SAME, V_NODE, V_NODE_TOKEN, V_ROOT
-from .walk import CONFIG_COST, set_bit
 
 #: Words of an entry of B_JOB_CONFIGS here: the block of the heads, and the scratch in use once it was made.
 _BLOCK, _USED = 2, 3

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 from .._numba import helper, kernel
 from ..grammar.automaton import CALLS, FINAL, H_FLAGS, H_N_CLASSES, HAS_CALLS, HAS_TOKENS, LAZY
-from .bitmaps import prefetch
 from .layout import (
     B_JOB,
     B_JOB_CHILDREN,
-    B_JOB_CONFIGS,
     B_JOB_LIST,
     B_JOB_RANKS,
     B_JOB_REGISTER,
@@ -32,7 +30,6 @@ from .layout import (
     CONFIG_FIRST_HEAD,
     CONFIG_FLAGS,
     CONFIG_HEADS,
-    CONFIG_WORDS,
     COUNT_CONTEXTS,
     COUNT_WORK,
     G_AUTOMATON,
@@ -72,39 +69,22 @@ from .layout import (
     RANKS,
     TRIE,
 )
-from .lazy import lazy_step
 from .machine import (
     AT_BYTE_CLASS,
     AT_DENSE,
     AT_EDGES,
-    AT_SINGLE_BYTE,
-    AT_SINGLE_TARGET,
     AT_STATE_FLAGS,
     AT_TOKEN_START,
     AT_TOKEN_SYMBOL,
     add_head,
     close,
-    delta,
     flags_of,
     head_at,
-    may_return,
-    next_register,
-    restart_of,
-    step_config,
     top_register,
     top_state,
 )
-from .memory import (
-    count_bits,
-    count_trailing_zeros,
-    load_i32,
-    load_i64,
-    load_u8,
-    section,
-    store_i32,
-    store_i64,
-    store_u8,
-)
+from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
+from .path import CONFIG_COST, config_of, set_bit, step_fast, step_slow
 from .pool import count
 from .select import select_wide
 from .trie import (
@@ -114,7 +94,6 @@ from .trie import (
     SAME_TOKENS,
     TOKEN_ENDS,
     V_FIRST_RANK,
-    V_ID_RANK,
     V_NEXT_SAME,
     V_NODE,
     V_NODE_TOKEN,
@@ -124,122 +103,9 @@ from .trie import (
     V_RANK_WORDS,
     V_RECORD,
     V_ROOT,
-    V_WORDS,
 )
+from .undecided import fill_stay, sort_undecided
 from .wide import MIN_WIDE_BYTES, add_next_bytes, find_loops
-
-CONFIG_COST = 16  # fuel of stepping a configuration, in byte edges
-
-
-@helper
-def set_bit(words, bit):  # type: ignore[no-untyped-def]
-    store_i64(words, bit >> 6, load_i64(words, bit >> 6) | (1 << (bit & 63)))
-
-
-@helper
-def _config_of(batch, index):  # type: ignore[no-untyped-def]
-    return load_i64(batch, B_JOB_CONFIGS) + 8 * CONFIG_WORDS * index
-
-
-@helper
-def _single_head(batch, automaton, state, register, out):  # type: ignore[no-untyped-def]
-    """`out` = the closed configuration whose one head is the job's head with another top."""
-    base = head_at(_config_of(batch, 0), 0)
-    work = load_i64(batch, B_SCRATCH)
-    store_i64(work, CONFIG_HEADS, 0)
-    store_i64(work, CONFIG_FLAGS, 0)
-    add_head(work, base, load_i64(base, HEAD_DEPTH), state, register)
-    close(automaton, work, out)
-
-
-@helper
-def _step_path(batch, automaton, depth, byte):  # type: ignore[no-untyped-def]
-    """Extend the path by one byte: entry `depth` -> entry `depth + 1`. Returns the work, negative where it dies."""
-    states = load_i64(batch, B_JOB_STATE)
-    registers = load_i64(batch, B_JOB_REGISTER)
-    state = load_i64(states, depth)
-    work = load_i64(batch, B_SCRATCH)
-    if state >= 0:
-        register = load_i64(registers, depth)
-        leaves = False
-        if depth > 0:
-            follow = load_i64(load_i64(batch, B_JOB), J_FOLLOW)
-            leaves = (load_i64(follow, byte >> 6) >> (byte & 63)) & 1 != 0 and may_return(automaton, state, register)
-        if not leaves:
-            target = delta(automaton, state, byte)
-            start = restart_of(automaton, state, register)
-            if start >= 0:
-                other = delta(automaton, start, byte)
-                if other >= 0 and target >= 0:
-                    # The byte may go on with the item or begin another one: two heads.
-                    work = load_i64(batch, B_SCRATCH)
-                    base = head_at(_config_of(batch, 0), 0)
-                    store_i64(work, CONFIG_HEADS, 0)
-                    store_i64(work, CONFIG_FLAGS, 0)
-                    add_head(work, base, load_i64(base, HEAD_DEPTH), target, register)
-                    again = next_register(automaton, state, register)
-                    add_head(work, base, load_i64(base, HEAD_DEPTH), other, again)
-                    close(automaton, work, _config_of(batch, depth + 1))
-                    store_i64(states, depth + 1, -1)
-                    return CONFIG_COST
-                if other >= 0:
-                    target = other
-                    register = next_register(automaton, state, register)
-            if target < 0:
-                return -1
-            calls = flags_of(automaton, target) & HAS_CALLS
-            if calls == 0:
-                start = restart_of(automaton, target, register)
-                if start >= 0:
-                    calls = flags_of(automaton, start) & HAS_CALLS
-            if calls == 0:
-                store_i64(states, depth + 1, target)
-                store_i64(registers, depth + 1, register)
-                return 1
-            _single_head(batch, automaton, target, register, _config_of(batch, depth + 1))
-            store_i64(states, depth + 1, -1)
-            return CONFIG_COST
-        _single_head(batch, automaton, state, register, _config_of(batch, depth))
-    if not step_config(automaton, _config_of(batch, depth), byte, work, _config_of(batch, depth + 1)):
-        return -CONFIG_COST
-    store_i64(states, depth + 1, -1)
-    return CONFIG_COST
-
-
-@helper
-def _step_lazy(batch, grammar, automaton, depth, byte):  # type: ignore[no-untyped-def]
-    """`_step_path` of a lazy grammar: the path holds state sets, and -1 for each state."""
-    store_i64(load_i64(batch, B_JOB_STATE), depth + 1, -1)
-    words = load_i64(grammar, G_LAZY_WORDS)
-    sets = load_i64(batch, B_JOB_SETS)
-    return lazy_step(automaton, sets + 8 * words * depth, words, byte, sets + 8 * words * (depth + 1))
-
-
-@helper
-def _step_slow(batch, grammar, automaton, lazy, depth, byte):  # type: ignore[no-untyped-def]
-    """Extend the path by one byte where that may be more than a byte edge. Returns the work, negative where it dies."""
-    if lazy:
-        return _step_lazy(batch, grammar, automaton, depth, byte)
-    return _step_path(batch, automaton, depth, byte)
-
-
-@helper
-def step_fast(automaton, edges, dense, classes, n_classes, flags, special, state, byte):  # type: ignore[no-untyped-def]
-    """Target of the byte, -1 where it dies, -2 where `_step_slow` must find out. Sections are looked up once a walk.
-
-    `special`: flags of states that may be left by other ways than a byte edge; 0: there are none.
-    """
-    if state < 0 or (special != 0 and load_u8(flags, state) & special != 0):
-        return -2
-    edge = load_i32(edges, state)
-    target = -1
-    if edge >= 0:
-        target = load_i32(dense, edge * n_classes + load_u8(classes, byte))
-    elif edge != -1 and load_u8(section(automaton, AT_SINGLE_BYTE), -2 - edge) == byte:
-        target = load_i32(section(automaton, AT_SINGLE_TARGET), -2 - edge)
-    if special != 0 and target >= 0 and load_u8(flags, target) & special != 0:
-        return -2
-    return target
 
 
 @helper
@@ -304,7 +170,7 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: igno
             if special != 0:
                 store_i64(registers, depth + 1, load_i64(registers, depth))
         else:
-            work = _step_slow(batch, grammar, automaton, lazy, depth, byte)
+            work = step_slow(batch, grammar, automaton, lazy, depth, byte)
             fuel -= abs(work)
             if work < 0:
                 continue
@@ -434,7 +300,7 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
                     if special != 0:
                         store_i64(registers, depth + 1, load_i64(registers, depth))
                 else:
-                    work = _step_slow(batch, grammar, automaton, lazy, depth, byte)
+                    work = step_slow(batch, grammar, automaton, lazy, depth, byte)
                     fuel -= abs(work)
                     if work < 0:
                         dead = True
@@ -503,74 +369,17 @@ def _begin_lazy(batch, grammar, automaton, vocabulary, state):  # type: ignore[n
 
 
 @helper
-def sort_undecided(vocabulary, undecided, found, next_bytes, ranks):  # type: ignore[no-untyped-def]
-    """Set `ranks` to the undecided tokens whose first byte is one of `next_bytes` (4 words), in rank order."""
-    id_rank = load_i64(vocabulary, V_ID_RANK)
-    record = load_i64(vocabulary, V_RECORD)
-    for word in range(load_i64(vocabulary, V_RANK_WORDS)):
-        store_i64(ranks, word, 0)
-    # First a list (room for MAX_UNDECIDED + 64): where a word has few bits two are written whatever there are, as
-    # a branch on each word would be mispredicted more often than not.
-    n = 0
-    for word in range(load_i64(vocabulary, V_WORDS)):
-        bits = load_i64(undecided, word)
-        after = n + count_bits(bits)
-        for i in range(2):
-            store_i32(found, n + i, 64 * word + count_bits((bits & -bits) - 1))
-            bits &= bits - 1
-        n += 2
-        while bits != 0:
-            store_i32(found, n, 64 * word + count_trailing_zeros(bits))
-            n += 1
-            bits &= bits - 1
-        n = after
-    for i in range(n):
-        rank = load_i32(id_rank, load_i32(found, i))
-        prefetch(record + 8 * rank)
-        set_bit(ranks, rank)
-    # Tokens with one first byte are neighbours.
-    first_rank = load_i64(vocabulary, V_FIRST_RANK)
-    byte = 0
-    while byte < 256:
-        after = byte
-        while after < 256 and (load_i64(next_bytes, after >> 6) >> (after & 63)) & 1 == 0:
-            after += 1
-        begin, end = load_i32(first_rank, byte), load_i32(first_rank, after)
-        byte = after + 1
-        if begin == end:
-            continue
-        first, last = begin >> 6, (end - 1) >> 6
-        below = (1 << (begin & 63)) - 1
-        above = 0 if end & 63 == 0 else -1 << (end & 63)
-        if first == last:
-            store_i64(ranks, first, load_i64(ranks, first) & (below | above))
-            continue
-        store_i64(ranks, first, load_i64(ranks, first) & below)
-        for word in range(first + 1, last):
-            store_i64(ranks, word, 0)
-        store_i64(ranks, last, load_i64(ranks, last) & above)
-
-
-@helper
-def fill_stay(loop, stay):  # type: ignore[no-untyped-def]
-    """Set the 256 bytes at `stay` to 1 for the bytes inside the loop, to 0 for others."""
-    for byte in range(256):
-        bits = load_i64(loop, L_STAY + (byte >> 6)) if byte < 128 else -load_i64(loop, L_TEXT)
-        store_u8(stay, byte, (bits >> (byte & 63)) & 1)
-
-
-@helper
 def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no-untyped-def]
     """Prepare the walk of the job's next head: TRIE or RANKS. Returns the work done."""
     job = load_i64(batch, B_JOB)
     loop = load_i64(job, J_LOOP)
     follow = load_i64(job, J_FOLLOW)
     source = load_i64(job, J_SOURCE)
-    spare = _config_of(batch, 2)  # entries 1 and 2 are free until the walk begins
+    spare = config_of(batch, 2)  # entries 1 and 2 are free until the walk begins
     store_i64(job, J_PATH_RANK, -1)
     store_i64(job, J_PATH_LENGTH, 0)
     store_i64(job, J_CURSOR, 0)
-    head = head_at(_config_of(batch, 0), 0)
+    head = head_at(config_of(batch, 0), 0)
     for word in range(HEAD_WORDS):
         store_i64(head, word, load_i64(head_at(source, load_i64(job, J_HEAD)), word))
     count(batch, COUNT_CONTEXTS, 1)
@@ -607,7 +416,7 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
             work += 2 * CONFIG_COST
     if wide:
         # Which first bytes are alive.
-        next_bytes = _config_of(batch, 1)
+        next_bytes = config_of(batch, 1)
         for word in range(4):
             store_i64(next_bytes, word, -1 if lazy else 0)
         if not lazy:

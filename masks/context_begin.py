@@ -1,0 +1,198 @@
+"""How the walk of a context begins: over the whole vocabulary, below the nodes of a list, or after one space."""
+
+from __future__ import annotations
+
+from .._numba import helper
+from ..grammar.automaton import HAS_CALLS
+from .layout import (
+    B_JOB,
+    B_JOB_CONFIGS,
+    B_JOB_LIST,
+    B_JOB_RANKS,
+    B_JOB_REGISTER,
+    B_JOB_SELECTION,
+    B_JOB_STATE,
+    B_JOB_TOTAL,
+    B_JOB_UNDECIDED,
+    B_WORDS,
+    COUNT_CONTEXTS,
+    G_AUTOMATON,
+    G_STAMP,
+    J_AFTER_SPACE,
+    J_CURSOR,
+    J_DEPTH,
+    J_EVENT_COUNT,
+    J_FAILED,
+    J_FOLLOW,
+    J_GRAMMAR,
+    J_KEY_COUNT,
+    J_KEY_HIGH,
+    J_KEY_LOW,
+    J_LIST,
+    J_LIST_AT,
+    J_LIST_LENGTH,
+    J_LOOP,
+    J_PATH_LENGTH,
+    J_PATH_RANK,
+    J_STAGE,
+    J_STAMP,
+    J_VOCABULARY,
+    L_AFTER,
+    L_CLASS,
+    L_FIRST,
+    L_LIMIT,
+    LISTS,
+    LOOP_WORDS,
+    MAX_UNDECIDED,
+    NEXT_HEAD,
+    NO_LIMIT,
+    RANKS,
+    TRIE,
+)
+from .leaving import children_bytes, note_calls
+from .machine import AT_FRAME_FOLLOW, flags_of, frame_of, next_register, restart_of
+from .memory import load_i32, load_i64, section, store_i64
+from .path import CONFIG_COST
+from .pool import count
+from .select import select_wide
+from .trie import V_NODE, V_NODE_PARENT, V_ROOT
+from .undecided import fill_stay, sort_undecided
+from .wide import add_state_bytes, find_loop, find_loops, local_step
+
+
+@helper
+def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyped-def]
+    """Prepare the walk of the whole vocabulary, or of what follows one space: RANKS if the state is wide, else TRIE.
+
+    Returns the work done.
+    """
+    job = load_i64(batch, B_JOB)
+    loop, follow = load_i64(job, J_LOOP), load_i64(job, J_FOLLOW)
+    skipped = load_i64(job, J_DEPTH)
+    state = load_i64(load_i64(batch, B_JOB_STATE), skipped)
+    register = load_i64(load_i64(batch, B_JOB_REGISTER), skipped)
+    work = CONFIG_COST
+    own = loop + 8 * LOOP_WORDS * skipped
+    after_space, cursor = -1, 0
+    if skipped == 0:
+        wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop)
+        if wide and load_i64(loop, L_AFTER) == 0:
+            after_space = local_step(automaton, state, 0x20, register)
+        if after_space >= 0:
+            # The state after one space is not wide, so few of the tokens that begin with one are alive: they are
+            # walked in the trie, not one by one.
+            for word in range(LOOP_WORDS):
+                store_i64(own + 8 * LOOP_WORDS, word, 0)
+            store_i64(own + 8 * LOOP_WORDS, L_CLASS, -1)
+            store_i64(own + 8 * LOOP_WORDS, L_LIMIT, NO_LIMIT)
+            store_i64(own + 8 * LOOP_WORDS, L_FIRST, 1 << 0x20)
+            store_i64(loop, L_AFTER, 1)
+    else:
+        # Nothing but a space may come first; then the state is what it is after one space.
+        wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, False)
+        for word in range(LOOP_WORDS):
+            store_i64(loop, word, 0)
+        store_i64(loop, L_CLASS, -1)
+        store_i64(loop, L_LIMIT, NO_LIMIT)
+        store_i64(own, L_FIRST, 1 << 0x20)
+        store_i64(own, L_FIRST + 1, 0)
+        store_i64(loop, L_AFTER, 1)
+    if wide:
+        next_bytes = load_i64(batch, B_JOB_CONFIGS)
+        for word in range(4):
+            store_i64(next_bytes, word, 0)
+        if skipped:
+            store_i64(next_bytes, 0, 1 << 0x20)
+        else:
+            add_state_bytes(grammar, automaton, state, register, next_bytes)
+        undecided = load_i64(batch, B_JOB_UNDECIDED)
+        selection = load_i64(batch, B_JOB_SELECTION)
+        accepted, left, more = select_wide(
+            grammar, vocabulary, loop, next_bytes, selection, load_i64(batch, B_JOB_TOTAL), undecided
+        )
+        work += more
+        wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
+        if wide:
+            if skipped:
+                for word in range(LOOP_WORDS):
+                    store_i64(loop, word, load_i64(own, word))
+            fill_stay(loop, selection)
+            sort_undecided(vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS))
+            work += left // 4
+    store_i64(job, J_AFTER_SPACE, after_space if wide else -1)
+    store_i64(job, J_CURSOR, cursor)
+    store_i64(job, J_PATH_RANK, -1)
+    store_i64(job, J_PATH_LENGTH, skipped if wide else -1)
+    if wide:
+        store_i64(job, J_STAGE, RANKS)
+    elif skipped == 0:
+        store_i64(job, J_STAGE, TRIE)
+    else:
+        store_i64(load_i64(batch, B_JOB_STATE), 0, state)
+        store_i64(load_i64(batch, B_JOB_REGISTER), 0, register)
+        store_i64(job, J_STAGE, LISTS)
+    return work
+
+
+@helper
+def begin_context(batch, grammar, vocabulary, state, register, listed, length, low, high):  # type: ignore[no-untyped-def]
+    """Begin the walk of a context: of the whole vocabulary (`listed` 0), or below the `length` trie nodes there."""
+    job = load_i64(batch, B_JOB)
+    automaton = load_i64(grammar, G_AUTOMATON)
+    total = load_i64(batch, B_JOB_TOTAL)
+    for word in range(load_i64(batch, B_WORDS)):
+        store_i64(total, word, 0)
+    follow = load_i64(job, J_FOLLOW)
+    frame = frame_of(automaton, state)
+    for word in range(4):
+        store_i64(follow, word, load_i64(section(automaton, AT_FRAME_FOLLOW), 4 * frame + word))
+    stamp = load_i64(grammar, G_STAMP) + 1
+    store_i64(grammar, G_STAMP, stamp)
+    # What follows one space is half of all tokens: not walked in the trie where the state is wide.
+    after_space = 0
+    for i in range(length):
+        node = load_i32(listed, i)
+        top = load_i32(load_i64(vocabulary, V_NODE_PARENT), node) < 0
+        if top and load_i64(load_i64(vocabulary, V_NODE), node) & 0xFF == 0x20:
+            after_space = 1
+    store_i64(load_i64(batch, B_JOB_STATE), after_space, state)
+    store_i64(load_i64(batch, B_JOB_REGISTER), after_space, register)
+    store_i64(job, J_STAGE, NEXT_HEAD)
+    store_i64(job, J_KEY_LOW, low)
+    store_i64(job, J_KEY_HIGH, high)
+    store_i64(job, J_GRAMMAR, grammar)
+    store_i64(job, J_VOCABULARY, vocabulary)
+    store_i64(job, J_LIST, listed)
+    store_i64(job, J_LIST_LENGTH, length)
+    store_i64(job, J_LIST_AT, 0)
+    store_i64(job, J_PATH_LENGTH, -1)
+    store_i64(job, J_DEPTH, after_space)
+    store_i64(job, J_STAMP, stamp)
+    store_i64(job, J_EVENT_COUNT, 0)
+    store_i64(job, J_KEY_COUNT, 0)
+    store_i64(job, J_AFTER_SPACE, -1)
+    store_i64(job, J_FAILED, 0)
+    if listed != 0:
+        # Here calls may come first: on the same list, as a rule all of it.
+        for i in range(length):
+            node = load_i32(listed, i)
+            a, b, c, d = children_bytes(vocabulary, load_i64(load_i64(vocabulary, V_NODE), node))
+            if flags_of(automaton, state) & HAS_CALLS:
+                note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
+            start = restart_of(automaton, state, register)
+            if start >= 0 and flags_of(automaton, start) & HAS_CALLS:
+                again = next_register(automaton, state, register)
+                note_calls(batch, grammar, automaton, start, again, node, a, b, c, d)
+    count(batch, COUNT_CONTEXTS, 1)
+
+
+@helper
+def space_node(vocabulary):  # type: ignore[no-untyped-def]
+    """The trie node of one space, or -1."""
+    table = load_i64(vocabulary, V_NODE)
+    root = load_i64(vocabulary, V_ROOT)
+    first = root >> 32
+    for child in range(first, first + ((root >> 16) & 0xFFFF)):
+        if load_i64(table, child) & 0xFF == 0x20:
+            return child
+    return -1

@@ -1,0 +1,275 @@
+"""The contexts of one grammar in one batch: found by key, walked where they are new, kept with their lists."""
+
+from __future__ import annotations
+
+from .._numba import helper
+from .context_begin import begin_context
+from .context_walk import FAILED
+from .layout import (
+    B_DENSE_USED,
+    B_EPOCH,
+    B_HALF,
+    B_JOB,
+    B_JOB_EVENTS,
+    B_JOB_KEYS,
+    B_JOB_TOTAL,
+    B_LIST_TOKENS_HALF,
+    B_LIST_TOKENS_USED,
+    B_LIST_USED,
+    B_LISTS,
+    B_RUN_CONTEXT,
+    B_SCRATCH,
+    B_SLOTS,
+    B_STEP_EPOCH,
+    B_VOCABULARY,
+    CONTEXT_CLASS,
+    CONTEXT_ITEM,
+    CONTEXT_ITEMS,
+    CONTEXT_MASK,
+    CONTEXT_RETURN,
+    CONTEXT_STATE,
+    CONTEXT_WORDS,
+    COUNT_MISSES,
+    G_AUTOMATON,
+    G_CONTEXT_COUNT,
+    G_CONTEXT_EPOCH,
+    G_CONTEXT_TABLE,
+    G_CONTEXTS,
+    G_ITEM_COUNT,
+    G_ITEMS,
+    G_LIST_COUNT,
+    G_LIST_NODES,
+    G_LIST_NODES_USED,
+    G_LIST_TABLE,
+    G_LISTS,
+    G_NUMBER,
+    IDLE,
+    ITEM_CALL,
+    ITEM_LIST,
+    ITEM_REGISTER,
+    ITEM_WORDS,
+    J_EVENT_COUNT,
+    J_KEY_COUNT,
+    J_KEY_HIGH,
+    J_KEY_LOW,
+    J_STAGE,
+    KEY_CALL,
+    KEY_COUNT,
+    KEY_PLACE,
+    KEY_REGISTER,
+    KEY_WORDS,
+    KIND_EMPTY,
+    KIND_SHIFT,
+    KIND_SINGLE,
+    LIST_BEGIN,
+    LIST_HIGH,
+    LIST_LENGTH,
+    LIST_LOW,
+    LIST_WORDS,
+    MAX_CONTEXTS,
+    MAX_EVENTS,
+    MAX_ITEMS,
+    MAX_KEYS,
+    MAX_LIST,
+    MAX_LIST_NODES,
+    MAX_LISTS,
+    WHOLE,
+)
+from .lazy import mix
+from .leaving import RETURNS
+from .machine import register_class
+from .memory import call_kernel, load_i32, load_i64, shift_right, store_i32, store_i64
+from .pool import count, intern_mask, new_epoch, resolve
+from .trie import V_MAX_BYTES
+
+#: Instead of a context's number: the mask cannot be known now, or a limit of the stack graph was passed, or contexts
+#: were forgotten meanwhile, or contexts do not suffice.
+LATER, NEVER, FORGOTTEN, BY_STACK = -1, -2, -3, -4
+
+
+@helper
+def room_for_mask(batch):  # type: ignore[no-untyped-def]
+    """Is there room in the pool for one more mask, and for one of each slot after it? At most one new epoch a step."""
+    most = load_i64(batch, B_SLOTS) + 1
+    if (
+        load_i64(batch, B_DENSE_USED) + most <= load_i64(batch, B_HALF)
+        and load_i64(batch, B_LIST_USED) + most <= load_i64(batch, B_LISTS)
+        and load_i64(batch, B_LIST_TOKENS_USED) + most * MAX_LIST <= load_i64(batch, B_LIST_TOKENS_HALF)
+    ):
+        return True
+    if load_i64(batch, B_EPOCH) != load_i64(batch, B_STEP_EPOCH):
+        return False
+    new_epoch(batch)
+    return True
+
+
+@helper
+def _find_context(grammar, key, klass):  # type: ignore[no-untyped-def]
+    """Number of the context of this key; where there is none, -1 - the place for it in the table."""
+    table, contexts = load_i64(grammar, G_CONTEXT_TABLE), load_i64(grammar, G_CONTEXTS)
+    place = shift_right(mix(key, klass), 1) & (2 * MAX_CONTEXTS - 1)
+    while True:
+        number = load_i32(table, place)
+        if number < 0:
+            return -1 - place
+        context = contexts + 8 * CONTEXT_WORDS * number
+        if load_i64(context, CONTEXT_STATE) == key and load_i64(context, CONTEXT_CLASS) == klass:
+            return number
+        place = (place + 1) & (2 * MAX_CONTEXTS - 1)
+
+
+@helper
+def _forget_contexts(grammar):  # type: ignore[no-untyped-def]
+    table = load_i64(grammar, G_CONTEXT_TABLE)
+    for place in range(2 * MAX_CONTEXTS):
+        store_i32(table, place, -1)
+    table = load_i64(grammar, G_LIST_TABLE)
+    for place in range(2 * MAX_LISTS):
+        store_i32(table, place, -1)
+    for field in (G_CONTEXT_COUNT, G_LIST_COUNT, G_ITEM_COUNT, G_LIST_NODES_USED):
+        store_i64(grammar, field, 0)
+    store_i64(grammar, G_CONTEXT_EPOCH, load_i64(grammar, G_CONTEXT_EPOCH) + 1)
+
+
+@helper
+def _intern_list(grammar, length):  # type: ignore[no-untyped-def]
+    """Number of the list of the `length` trie nodes behind all others in G_LIST_NODES, kept there if it is new."""
+    used = load_i64(grammar, G_LIST_NODES_USED)
+    nodes = load_i64(grammar, G_LIST_NODES)
+    low, high = 0x3243F6A8885A308D + length, 0x13198A2E03707344
+    for i in range(used, used + length):
+        node = load_i32(nodes, i)
+        low = mix(low, node)
+        high = (high ^ node) * -0x4B47D0C5A6B1E0A3
+        high ^= shift_right(high, 29)
+    table, lists = load_i64(grammar, G_LIST_TABLE), load_i64(grammar, G_LISTS)
+    place = shift_right(low, 1) & (2 * MAX_LISTS - 1)
+    number = load_i32(table, place)
+    while number >= 0:
+        entry = lists + 8 * LIST_WORDS * number
+        if (
+            load_i64(entry, LIST_LOW) == low
+            and load_i64(entry, LIST_HIGH) == high
+            and load_i64(entry, LIST_LENGTH) == length
+        ):
+            return number
+        place = (place + 1) & (2 * MAX_LISTS - 1)
+        number = load_i32(table, place)
+    number = load_i64(grammar, G_LIST_COUNT)
+    store_i64(grammar, G_LIST_COUNT, number + 1)
+    store_i32(table, place, number)
+    entry = lists + 8 * LIST_WORDS * number
+    store_i64(entry, LIST_BEGIN, used)
+    store_i64(entry, LIST_LENGTH, length)
+    store_i64(entry, LIST_LOW, low)
+    store_i64(entry, LIST_HIGH, high)
+    store_i64(grammar, G_LIST_NODES_USED, used + length)
+    return number
+
+
+@helper
+def _store_lists(batch, grammar, context):  # type: ignore[no-untyped-def]
+    """Give a new context the lists that its walk found."""
+    job = load_i64(batch, B_JOB)
+    events, keys = load_i64(batch, B_JOB_EVENTS), load_i64(batch, B_JOB_KEYS)
+    n_events, n_keys = load_i64(job, J_EVENT_COUNT), load_i64(job, J_KEY_COUNT)
+    # In order of the keys: each list's nodes in the order in which they were found.
+    place = load_i64(grammar, G_LIST_NODES_USED) + n_events
+    nodes = load_i64(grammar, G_LIST_NODES)
+    for number in range(n_keys):
+        key = keys + 8 * KEY_WORDS * number
+        store_i64(key, KEY_PLACE, place)
+        place += load_i64(key, KEY_COUNT)
+    for i in range(n_events):
+        event = load_i64(events, i)
+        key = keys + 8 * KEY_WORDS * (event >> 32)
+        at = load_i64(key, KEY_PLACE)
+        store_i32(nodes, at, event & 0xFFFFFFFF)
+        store_i64(key, KEY_PLACE, at + 1)
+    store_i64(context, CONTEXT_RETURN, -1)
+    store_i64(context, CONTEXT_ITEM, load_i64(grammar, G_ITEM_COUNT))
+    items = load_i64(grammar, G_ITEMS)
+    n_items = 0
+    for number in range(n_keys):
+        key = keys + 8 * KEY_WORDS * number
+        length = load_i64(key, KEY_COUNT)
+        begin = load_i64(key, KEY_PLACE) - length
+        used = load_i64(grammar, G_LIST_NODES_USED)
+        for i in range(length):
+            store_i32(nodes, used + i, load_i32(nodes, begin + i))
+        list_number = _intern_list(grammar, length)
+        if load_i64(key, KEY_CALL) == RETURNS:
+            store_i64(context, CONTEXT_RETURN, list_number)
+        else:
+            item = items + 8 * ITEM_WORDS * load_i64(grammar, G_ITEM_COUNT)
+            store_i64(grammar, G_ITEM_COUNT, load_i64(grammar, G_ITEM_COUNT) + 1)
+            store_i64(item, ITEM_CALL, load_i64(key, KEY_CALL))
+            store_i64(item, ITEM_REGISTER, load_i64(key, KEY_REGISTER))
+            store_i64(item, ITEM_LIST, list_number)
+            n_items += 1
+    store_i64(context, CONTEXT_ITEMS, n_items)
+
+
+@helper
+def may_run(batch, low, high):  # type: ignore[no-untyped-def]
+    """Is the job idle, or this one?"""
+    job = load_i64(batch, B_JOB)
+    return load_i64(job, J_STAGE) == IDLE or (load_i64(job, J_KEY_LOW) == low and load_i64(job, J_KEY_HIGH) == high)
+
+
+@helper
+def context_of(batch, grammar, vocabulary, state, register, list_number, fuel):  # type: ignore[no-untyped-def]
+    """(context number, or LATER, FORGOTTEN, BY_STACK; fuel left) of a state and list `list_number`, or WHOLE."""
+    contexts = load_i64(grammar, G_CONTEXTS)
+    klass = register_class(load_i64(grammar, G_AUTOMATON), state, register, load_i64(vocabulary, V_MAX_BYTES))
+    key = state | (list_number << 32)
+    klass = 2 * klass + (1 if vocabulary != load_i64(batch, B_VOCABULARY) else 0)
+    number = _find_context(grammar, key, klass)
+    if number >= 0:
+        packed = load_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK)
+        kind = (packed & 0x7FFFFFFF) >> KIND_SHIFT
+        if packed >> 32 == load_i64(batch, B_EPOCH) or kind == KIND_SINGLE or kind == KIND_EMPTY:
+            return number, fuel
+    if not room_for_mask(batch):
+        return LATER, fuel
+    if number >= 0:
+        context = contexts + 8 * CONTEXT_WORDS * number
+        if resolve(batch, context, CONTEXT_MASK, load_i64(batch, B_SCRATCH)) >= 0:
+            return number, fuel
+    low = mix(mix(0x452821E638D01377 ^ key, klass), load_i64(grammar, G_NUMBER))
+    high = (low ^ load_i64(grammar, G_CONTEXT_EPOCH)) * -0x2917014799A6026D
+    if fuel <= 0 or not may_run(batch, low, high):
+        return LATER, fuel
+    job = load_i64(batch, B_JOB)
+    if load_i64(job, J_STAGE) == IDLE:
+        if (
+            load_i64(grammar, G_CONTEXT_COUNT) == MAX_CONTEXTS
+            or load_i64(grammar, G_LIST_COUNT) + MAX_KEYS > MAX_LISTS
+            or load_i64(grammar, G_ITEM_COUNT) + MAX_KEYS > MAX_ITEMS
+            or load_i64(grammar, G_LIST_NODES_USED) + 2 * MAX_EVENTS > MAX_LIST_NODES
+        ):
+            _forget_contexts(grammar)
+            return FORGOTTEN, fuel
+        listed, length = 0, 0
+        if list_number != WHOLE:
+            entry = load_i64(grammar, G_LISTS) + 8 * LIST_WORDS * list_number
+            listed = load_i64(grammar, G_LIST_NODES) + 4 * load_i64(entry, LIST_BEGIN)
+            length = load_i64(entry, LIST_LENGTH)
+        count(batch, COUNT_MISSES, 1)
+        begin_context(batch, grammar, vocabulary, state, register, listed, length, low, high)
+    left = call_kernel(load_i64(batch, B_RUN_CONTEXT), batch, fuel)
+    if left == FAILED:
+        return BY_STACK, fuel
+    if left < 0:
+        return LATER, 0
+    if number < 0:
+        place = -1 - number
+        number = load_i64(grammar, G_CONTEXT_COUNT)
+        store_i64(grammar, G_CONTEXT_COUNT, number + 1)
+        store_i32(load_i64(grammar, G_CONTEXT_TABLE), place, number)
+        context = contexts + 8 * CONTEXT_WORDS * number
+        store_i64(context, CONTEXT_STATE, key)
+        store_i64(context, CONTEXT_CLASS, klass)
+        _store_lists(batch, grammar, context)
+    store_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK, intern_mask(batch, load_i64(batch, B_JOB_TOTAL)))
+    return number, left

@@ -1,0 +1,141 @@
+"""What leaves a frame during the walk of a context: at which trie nodes it may return, or follow which call.
+
+One list for the returns and one for each call edge (with each register) that is met; first a log of all, in the order
+of the walk, from which `masks.context_store` makes the lists.
+"""
+
+from __future__ import annotations
+
+from .._numba import helper
+from ..grammar.automaton import HAS_CALLS
+from .layout import (
+    B_JOB,
+    B_JOB_EVENTS,
+    B_JOB_KEYS,
+    B_JOB_REGISTER,
+    B_JOB_STATE,
+    G_CALL_STAMPS,
+    J_EVENT_COUNT,
+    J_FAILED,
+    J_FOLLOW,
+    J_KEY_COUNT,
+    J_STAMP,
+    KEY_CALL,
+    KEY_COUNT,
+    KEY_REGISTER,
+    KEY_WORDS,
+    MAX_EVENTS,
+    MAX_KEYS,
+)
+from .machine import AT_CALL_FRAME, AT_CALL_START, AT_FRAME_FIRST, flags_of, may_return, next_register, restart_of
+from .memory import load_i32, load_i64, section, store_i64
+from .trie import V_NODE, V_NODE_PARENT, V_RANK_NODE
+
+#: In the place of a call edge: the frame returns.
+RETURNS = -1
+
+
+@helper
+def _note(batch, grammar, call, register, node):  # type: ignore[no-untyped-def]
+    """At trie node `node` call edge `call` may be followed with this register, or (RETURNS) the frame may return."""
+    job = load_i64(batch, B_JOB)
+    keys = load_i64(batch, B_JOB_KEYS)
+    n = load_i64(job, J_KEY_COUNT)
+    stamps = load_i64(grammar, G_CALL_STAMPS)
+    stamp = load_i64(job, J_STAMP)
+    # The first place of the table is that of RETURNS.
+    known = load_i64(stamps, call + 1)
+    number = known & 0xFFFF
+    if known >> 16 != stamp or load_i64(keys + 8 * KEY_WORDS * number, KEY_REGISTER) != register:
+        number = 0
+        while number < n and (
+            load_i64(keys + 8 * KEY_WORDS * number, KEY_CALL) != call
+            or load_i64(keys + 8 * KEY_WORDS * number, KEY_REGISTER) != register
+        ):
+            number += 1
+        if number == MAX_KEYS:
+            store_i64(job, J_FAILED, 1)
+            return
+        if number == n:
+            store_i64(keys + 8 * KEY_WORDS * n, KEY_CALL, call)
+            store_i64(keys + 8 * KEY_WORDS * n, KEY_REGISTER, register)
+            store_i64(keys + 8 * KEY_WORDS * n, KEY_COUNT, 0)
+            store_i64(job, J_KEY_COUNT, n + 1)
+        store_i64(stamps, call + 1, (stamp << 16) | number)
+    event = (number << 32) | node
+    events = load_i64(batch, B_JOB_EVENTS)
+    at = load_i64(job, J_EVENT_COUNT)
+    for back in range(min(at, 8)):
+        if load_i64(events, at - 1 - back) == event:
+            return
+    if at == MAX_EVENTS:
+        store_i64(job, J_FAILED, 1)
+        return
+    store_i64(events, at, event)
+    store_i64(job, J_EVENT_COUNT, at + 1)
+    key = keys + 8 * KEY_WORDS * number
+    store_i64(key, KEY_COUNT, load_i64(key, KEY_COUNT) + 1)
+
+
+@helper
+def note_calls(batch, grammar, automaton, state, register, node, a, b, c, d):  # type: ignore[no-untyped-def]
+    """Note the calls of `state` at `node` that may begin with one of the bytes in the words a to d."""
+    starts = section(automaton, AT_CALL_START)
+    first = section(automaton, AT_FRAME_FIRST)
+    for call in range(load_i32(starts, state), load_i32(starts, state + 1)):
+        frame = load_i32(section(automaton, AT_CALL_FRAME), call)
+        common = load_i64(first, 4 * frame) & a | load_i64(first, 4 * frame + 1) & b
+        common |= load_i64(first, 4 * frame + 2) & c | load_i64(first, 4 * frame + 3) & d
+        if common != 0:
+            _note(batch, grammar, call, register, node)
+
+
+@helper
+def note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d):  # type: ignore[no-untyped-def]
+    """The path is in `state` at trie node `node`, and goes on with the bytes in the words a to d: note what leaves."""
+    if may_return(automaton, state, register):
+        follow = load_i64(load_i64(batch, B_JOB), J_FOLLOW)
+        common = load_i64(follow, 0) & a | load_i64(follow, 1) & b | load_i64(follow, 2) & c | load_i64(follow, 3) & d
+        if common != 0:
+            _note(batch, grammar, RETURNS, 0, node)
+    if flags_of(automaton, state) & HAS_CALLS:
+        note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
+    start = restart_of(automaton, state, register)
+    if start >= 0 and flags_of(automaton, start) & HAS_CALLS:
+        again = next_register(automaton, state, register)
+        note_calls(batch, grammar, automaton, start, again, node, a, b, c, d)
+
+
+@helper
+def children_bytes(vocabulary, packed):  # type: ignore[no-untyped-def]
+    """The bytes, 4 words, of the children of the trie node whose word is `packed`."""
+    table = load_i64(vocabulary, V_NODE)
+    first = packed >> 32
+    a, b, c, d = 0, 0, 0, 0
+    for child in range(first, first + ((packed >> 16) & 0xFFFF)):
+        byte = load_i64(table, child) & 0xFF
+        bit = 1 << (byte & 63)
+        if byte < 64:
+            a |= bit
+        elif byte < 128:
+            b |= bit
+        elif byte < 192:
+            c |= bit
+        else:
+            d |= bit
+    return a, b, c, d
+
+
+@helper
+def note_at(batch, grammar, automaton, vocabulary, depth, rank, up, byte):  # type: ignore[no-untyped-def]
+    """`note_leaving` at the path's entry `depth` for the token of `rank`, whose last `up` bytes begin with `byte`."""
+    bit = 1 << (byte & 63)
+    quarter = byte >> 6
+    node = load_i32(load_i64(vocabulary, V_RANK_NODE), rank)
+    for _ in range(up):
+        node = load_i32(load_i64(vocabulary, V_NODE_PARENT), node)
+    note_leaving(
+        batch, grammar, automaton,
+        load_i64(load_i64(batch, B_JOB_STATE), depth), load_i64(load_i64(batch, B_JOB_REGISTER), depth), node,
+        bit if quarter == 0 else 0, bit if quarter == 1 else 0, bit if quarter == 2 else 0, bit if quarter == 3 else 0,
+    )  # fmt: skip

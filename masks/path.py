@@ -1,0 +1,148 @@
+"""The path of a walk through the vocabulary, one byte longer: a state as a rule, else a whole configuration."""
+
+from __future__ import annotations
+
+from .._numba import helper
+from ..grammar.automaton import HAS_CALLS
+from .layout import (
+    B_JOB,
+    B_JOB_CONFIGS,
+    B_JOB_REGISTER,
+    B_JOB_SETS,
+    B_JOB_STATE,
+    B_SCRATCH,
+    CONFIG_FLAGS,
+    CONFIG_HEADS,
+    CONFIG_WORDS,
+    G_LAZY_WORDS,
+    HEAD_DEPTH,
+    J_FOLLOW,
+)
+from .lazy import lazy_step
+from .machine import (
+    AT_SINGLE_BYTE,
+    AT_SINGLE_TARGET,
+    add_head,
+    close,
+    delta,
+    flags_of,
+    head_at,
+    may_return,
+    next_register,
+    restart_of,
+    step_config,
+)
+from .memory import load_i32, load_i64, load_u8, section, store_i64
+
+CONFIG_COST = 16  # fuel of stepping a configuration, in byte edges
+
+
+@helper
+def set_bit(words, bit):  # type: ignore[no-untyped-def]
+    store_i64(words, bit >> 6, load_i64(words, bit >> 6) | (1 << (bit & 63)))
+
+
+@helper
+def config_of(batch, index):  # type: ignore[no-untyped-def]
+    return load_i64(batch, B_JOB_CONFIGS) + 8 * CONFIG_WORDS * index
+
+
+@helper
+def _single_head(batch, automaton, state, register, out):  # type: ignore[no-untyped-def]
+    """`out` = the closed configuration whose one head is the job's head with another top."""
+    base = head_at(config_of(batch, 0), 0)
+    work = load_i64(batch, B_SCRATCH)
+    store_i64(work, CONFIG_HEADS, 0)
+    store_i64(work, CONFIG_FLAGS, 0)
+    add_head(work, base, load_i64(base, HEAD_DEPTH), state, register)
+    close(automaton, work, out)
+
+
+@helper
+def _step_path(batch, automaton, depth, byte):  # type: ignore[no-untyped-def]
+    """Extend the path by one byte: entry `depth` -> entry `depth + 1`. Returns the work, negative where it dies."""
+    states = load_i64(batch, B_JOB_STATE)
+    registers = load_i64(batch, B_JOB_REGISTER)
+    state = load_i64(states, depth)
+    work = load_i64(batch, B_SCRATCH)
+    if state >= 0:
+        register = load_i64(registers, depth)
+        leaves = False
+        if depth > 0:
+            follow = load_i64(load_i64(batch, B_JOB), J_FOLLOW)
+            leaves = (load_i64(follow, byte >> 6) >> (byte & 63)) & 1 != 0 and may_return(automaton, state, register)
+        if not leaves:
+            target = delta(automaton, state, byte)
+            start = restart_of(automaton, state, register)
+            if start >= 0:
+                other = delta(automaton, start, byte)
+                if other >= 0 and target >= 0:
+                    # The byte may go on with the item or begin another one: two heads.
+                    work = load_i64(batch, B_SCRATCH)
+                    base = head_at(config_of(batch, 0), 0)
+                    store_i64(work, CONFIG_HEADS, 0)
+                    store_i64(work, CONFIG_FLAGS, 0)
+                    add_head(work, base, load_i64(base, HEAD_DEPTH), target, register)
+                    again = next_register(automaton, state, register)
+                    add_head(work, base, load_i64(base, HEAD_DEPTH), other, again)
+                    close(automaton, work, config_of(batch, depth + 1))
+                    store_i64(states, depth + 1, -1)
+                    return CONFIG_COST
+                if other >= 0:
+                    target = other
+                    register = next_register(automaton, state, register)
+            if target < 0:
+                return -1
+            calls = flags_of(automaton, target) & HAS_CALLS
+            if calls == 0:
+                start = restart_of(automaton, target, register)
+                if start >= 0:
+                    calls = flags_of(automaton, start) & HAS_CALLS
+            if calls == 0:
+                store_i64(states, depth + 1, target)
+                store_i64(registers, depth + 1, register)
+                return 1
+            _single_head(batch, automaton, target, register, config_of(batch, depth + 1))
+            store_i64(states, depth + 1, -1)
+            return CONFIG_COST
+        _single_head(batch, automaton, state, register, config_of(batch, depth))
+    if not step_config(automaton, config_of(batch, depth), byte, work, config_of(batch, depth + 1)):
+        return -CONFIG_COST
+    store_i64(states, depth + 1, -1)
+    return CONFIG_COST
+
+
+@helper
+def _step_lazy(batch, grammar, automaton, depth, byte):  # type: ignore[no-untyped-def]
+    """`_step_path` of a lazy grammar: the path holds state sets, and -1 for each state."""
+    store_i64(load_i64(batch, B_JOB_STATE), depth + 1, -1)
+    words = load_i64(grammar, G_LAZY_WORDS)
+    sets = load_i64(batch, B_JOB_SETS)
+    return lazy_step(automaton, sets + 8 * words * depth, words, byte, sets + 8 * words * (depth + 1))
+
+
+@helper
+def step_slow(batch, grammar, automaton, lazy, depth, byte):  # type: ignore[no-untyped-def]
+    """Extend the path by one byte where that may be more than a byte edge. Returns the work, negative where it dies."""
+    if lazy:
+        return _step_lazy(batch, grammar, automaton, depth, byte)
+    return _step_path(batch, automaton, depth, byte)
+
+
+@helper
+def step_fast(automaton, edges, dense, classes, n_classes, flags, special, state, byte):  # type: ignore[no-untyped-def]
+    """Target of the byte, -1 where it dies, -2 where `step_slow` must find out. Sections are looked up once a walk.
+
+    `special`: flags of states that may be left by other ways than a byte edge; 0: there are none.
+    """
+    if state < 0 or (special != 0 and load_u8(flags, state) & special != 0):
+        return -2
+    edge = load_i32(edges, state)
+    target = -1
+    if edge >= 0:
+        target = load_i32(dense, edge * n_classes + load_u8(classes, byte))
+    elif edge != -1 and load_u8(section(automaton, AT_SINGLE_BYTE), -2 - edge) == byte:
+        target = load_i32(section(automaton, AT_SINGLE_TARGET), -2 - edge)
+    if special != 0 and target >= 0 and load_u8(flags, target) & special != 0:
+        return -2
+    return target
