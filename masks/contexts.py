@@ -355,7 +355,7 @@ def mask_of_graph(batch, grammar, slot, config, at_start, fuel):  # type: ignore
                 answer, fuel = _union(batch, grammar, fuel)
     if answer == FORGOTTEN or answer == BY_STACK:
         # A block never changes, and none takes the place of another but in a move.
-        low = mix(mix(0x9E3779B97F4A7C15 ^ slot, block), load_i64(batch, B_MOVES))
+        low = mix(mix(mix(0x9E3779B97F4A7C15, slot), block), load_i64(batch, B_MOVES))
         high = mix(low, load_i64(grammar, G_NUMBER))
         return _walk_stack(batch, grammar, vocabulary, arena, block, low, high, fuel)
     if fuel == begin and answer >= 0:

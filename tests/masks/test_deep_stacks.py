@@ -16,6 +16,7 @@ from stepmask.masks.arena import ACCEPTED, TOO_DEEP
 from stepmask.masks.batch import MIN_STACK_BYTES, Batch
 from stepmask.masks.errors import StackLimitError
 from stepmask.masks.layout import B_ARENA_USED, B_CONFIGS, B_DIRECT, CONFIG_BLOCK
+from stepmask.masks.matcher import SLOTS
 
 BOTH = pytest.mark.parametrize("limits", BOTH_LIMITS, ids=["frames", "solved"])
 WORDS = [b"((", b"))", b"((((", b"))))", b"()", b")(", b"(" * 16, b")" * 16, b"aa", b"a" * 16]
@@ -130,6 +131,21 @@ def test_matchers_say_so_too() -> None:
     matcher.rollback(200)
     assert matcher.accept_bytes(b"(((a)))") and not matcher.is_complete
     assert CLOSE in tokens_of(matcher.mask())
+
+
+def test_forks_into_another_batch() -> None:
+    """More forks than one batch has slots for: those in the next have the whole stack and its history too."""
+    matcher = build(LISTS, VOCABULARY).matcher(max_rollback=3)
+    assert matcher.accept_bytes(b"(" * 300) and matcher.accept_bytes(b"a,(")
+    forks = [matcher.fork() for _ in range(SLOTS + 2)]
+    for fork in (forks[0], forks[-1]):
+        assert np.array_equal(fork.mask(), matcher.mask())
+        assert not fork.accept_bytes(b")" * 302) and fork.accept_bytes(b")" * 301) and fork.is_complete
+        fork.rollback(2)
+        assert fork.accept_bytes(b"a" + b")" * 300) and fork.is_complete
+    assert (
+        not matcher.is_complete and matcher.accept_bytes(b"a))") and np.array_equal(forks[-2].mask(), forks[1].mask())
+    )
 
 
 def test_smaller_stacks_than_one_token_may_need_are_refused() -> None:

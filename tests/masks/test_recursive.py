@@ -173,6 +173,21 @@ def test_rows_that_walk_their_stacks_keep_what_they_have_found() -> None:
         runs[0].accept_bytes(text)
 
 
+def test_rows_that_walk_their_stacks_are_told_apart() -> None:
+    """Slots and places in their stacks are small numbers: what is kept of one row is never another's."""
+    found: Rules = {"S": alt(b"a", seq(b"(", ref("S"), b")"), seq(b"b", ref("S"), b"b"), seq(b" ", ref("S")))}
+    vocabulary = vocabulary_for([found], random.Random(1))
+    batch = Batch(vocabulary, 8, None)
+    batch._block.header[B_DIRECT] = 1
+    compiled, oracle = build(found, vocabulary), Earley(found, "S")
+    runs = [Run(batch, compiled, oracle) for _ in range(8)]
+    rng = random.Random(0)
+    for _ in range(30):
+        for run in runs:
+            run.check()
+            run.accept_bytes(rng.choice((b"(", b"b", b" ", b"((", b"b(", b"  ")))
+
+
 @settings(max_examples=25)
 @given(rules(), SEEDS)
 def test_saved_and_loaded(found: Rules, seed: int) -> None:
