@@ -5,7 +5,7 @@ first solved and inlined as far as that stays small:
 
 * a rule that refers to itself at its ends needs no recursion there. ``A = A a A | A c | d A | b`` has the language
   ``X (a X)*`` with ``X = d* b c*``; with one end only that is Arden's lemma (D. Arden, "Delayed-logic and finite-state
-  machines", 1961). References to A within a, b, c, d are calls that stay;
+  machines", 1961). References to A within b are calls that stay;
 * a rule that does not refer to itself is put in the place of its references.
 
 So mutually right-linear rules end as one regular expression, as by Gaussian elimination, and the usual grammar of
@@ -464,8 +464,11 @@ def _solution(body: Expression, name: str) -> Expression | None:
     begun, base = _split(rest, name, True)
     if both is NOTHING and ended is NOTHING and begun is NOTHING:
         return None
-    # Calls with no bytes around them would take the place of such that end as their caller does, which cost less.
-    if any(name in _exposed(part) for part in (both, ended, begun, base)):
+    # Not where a call would be guessed instead of a turn of the loop that begins alike, as after ``if c then`` in a
+    # dangling else: with the rule as it is, the call is one for both and what follows decides.
+    if any(name in references(part) for part in (both, ended, begun)):
+        return None
+    if name in _exposed(base) or (begun is not NOTHING and name in references(base)):
         return None
     item = Sequence((Repeat(begun, 0, None), base, Repeat(ended, 0, None)))
     return Sequence((item, Repeat(Sequence((both, item)), 0, None)))

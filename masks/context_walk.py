@@ -219,7 +219,6 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
     states = load_i64(batch, B_JOB_STATE)
     registers = load_i64(batch, B_JOB_REGISTER)
     own, register = load_i64(states, skipped), load_i64(registers, skipped)
-    own_leaves = itself and flags_of(automaton, own) & (FINAL | HAS_CALLS) != 0
     special = _slow_states(automaton)
     while word < rank_words:
         bits = load_i64(ranks, word)
@@ -237,22 +236,19 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
             begin = load_i32(rank_start, rank)
             length = load_i32(rank_start, rank + 1) - begin
             depth = skipped
-            if itself:
-                if (first >> 56) & RECORD_VALID != 0:
-                    inside = 0
-                    for i in range(RECORD_BYTES):
-                        inside |= load_u8(stay, (first >> (8 * i)) & 0xFF) << i
-                    inside |= (1 << skipped) - 1
-                    depth = min(count_trailing_zeros(~inside), length)
-                    if depth == RECORD_BYTES:
-                        while depth < length and load_u8(stay, load_u8(data, begin + depth)) != 0:
-                            depth += 1
+            # Up to the first byte outside the set the state is its own.
+            if itself and (first >> 56) & RECORD_VALID != 0:
+                inside = (1 << skipped) - 1
+                for i in range(RECORD_BYTES):
+                    inside |= load_u8(stay, (first >> (8 * i)) & 0xFF) << i
+                depth = min(count_trailing_zeros(~inside), length)
+                if depth == RECORD_BYTES:
+                    while depth < length and load_u8(stay, load_u8(data, begin + depth)) != 0:
+                        depth += 1
+            run = depth > skipped
+            if run:
                 store_i64(states, depth, own)
                 store_i64(registers, depth, register)
-                # The bytes it stays on never follow the frame nor begin a call: no need to ask before another one.
-                if own_leaves and skipped < depth < length:
-                    byte = load_u8(data, begin + depth)
-                    note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
             elif previous >= 0:
                 differ = (first ^ load_i64(record, previous)) & ((1 << (8 * RECORD_BYTES)) - 1)
                 depth = RECORD_BYTES if differ == 0 else count_trailing_zeros(differ) >> 3
@@ -263,16 +259,13 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
                         depth += 1
                 depth = min(depth, most)
             fuel -= 1
-            if depth > alive and not itself:
+            if previous >= 0 and depth > alive and not run:
                 continue  # it shares the byte that killed the token before
             dead = False
             while depth < length:
                 byte = (first >> (8 * depth)) & 0xFF if depth < RECORD_BYTES else load_u8(data, begin + depth)
-                if (
-                    depth > skipped
-                    and not itself
-                    and load_u8(flags, load_i64(states, depth)) & (FINAL | HAS_CALLS) != 0
-                ):
+                # The bytes of a run never follow the frame nor begin a call: no need to ask before it has ended.
+                if depth > skipped and load_u8(flags, load_i64(states, depth)) & (FINAL | HAS_CALLS) != 0:
                     note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
                     fuel -= 4
                 fuel -= 1
@@ -288,11 +281,8 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
                     dead = True
                     break
                 depth += 1
-                if itself and depth < length and load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
-                    byte = (first >> (8 * depth)) & 0xFF if depth < RECORD_BYTES else load_u8(data, begin + depth)
-                    note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
-                    fuel -= 4
-            if not itself:
+            previous = -1
+            if not run:
                 previous = rank
                 alive = depth
             if not dead:
