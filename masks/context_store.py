@@ -236,7 +236,7 @@ def context_of(batch, grammar, vocabulary, state, register, list_number, fuel): 
         context = contexts + 8 * CONTEXT_WORDS * number
         if resolve(batch, context, CONTEXT_MASK, load_i64(batch, B_SCRATCH)) >= 0:
             return number, fuel
-    low = mix(mix(0x452821E638D01377 ^ key, klass), load_i64(grammar, G_NUMBER))
+    low = mix(mix(mix(0x452821E638D01377, key), klass), load_i64(grammar, G_NUMBER))
     high = (low ^ load_i64(grammar, G_CONTEXT_EPOCH)) * -0x2917014799A6026D
     if fuel <= 0 or not may_run(batch, low, high):
         return LATER, fuel
