@@ -20,6 +20,7 @@ from .layout import (
     B_ARENAS,
     B_CALLED,
     B_CONTINUATIONS,
+    B_COUNTERS,
     B_DIRECT,
     B_EPOCH,
     B_JOB,
@@ -51,8 +52,10 @@ from .layout import (
     CONTINUATION_REGISTER,
     CONTINUATION_STATE,
     CONTINUATION_WORDS,
+    COUNT_CONTEXTS,
     COUNT_HITS,
     COUNT_MISSES,
+    COUNT_WORK,
     EXIT,
     G_AUTOMATON,
     G_CONTEXT_EPOCH,
@@ -347,10 +350,16 @@ def mask_of_graph(batch, grammar, slot, config, at_start, fuel):  # type: ignore
     arena = load_i64(load_i64(batch, B_ARENAS), slot)
     block = load_i64(config, CONFIG_BLOCK)
     answer = BY_STACK if load_i64(batch, B_DIRECT) != 0 else FORGOTTEN
-    begin = fuel
+    visit = load_i64(batch, B_VISIT)
+    walked = load_i64(load_i64(batch, B_COUNTERS), COUNT_CONTEXTS)
     for _ in range(4):
         if answer == FORGOTTEN:
             answer, fuel = _collect(batch, grammar, vocabulary, arena, block, fuel)
+            # What was visited; each is looked for among those before it.
+            work = load_i64(visit, VISIT_PAIRS) + load_i64(visit, VISIT_RETURNS) + load_i64(visit, VISIT_CONTINUATIONS)
+            work += work * work // 8
+            count(batch, COUNT_WORK, work)
+            fuel -= work
             if answer == 0:
                 answer, fuel = _union(batch, grammar, fuel)
     if answer == FORGOTTEN or answer == BY_STACK:
@@ -358,6 +367,6 @@ def mask_of_graph(batch, grammar, slot, config, at_start, fuel):  # type: ignore
         low = mix(mix(mix(0x9E3779B97F4A7C15, slot), block), load_i64(batch, B_MOVES))
         high = mix(low, load_i64(grammar, G_NUMBER))
         return _walk_stack(batch, grammar, vocabulary, arena, block, low, high, fuel)
-    if fuel == begin and answer >= 0:
+    if answer >= 0 and load_i64(load_i64(batch, B_COUNTERS), COUNT_CONTEXTS) == walked:
         count(batch, COUNT_HITS, 1)
     return answer, fuel
