@@ -10,10 +10,11 @@ byte which leaves the set, or are no complete UTF-8 text, are walked one by one.
 from __future__ import annotations
 
 from .._numba import helper
-from ..grammar.automaton import COUNTER, FINAL, HAS_CALLS
+from ..grammar.automaton import COUNTER, FINAL, H_FLAGS, HAS_CALLS, RECURSIVE
 from .layout import (
     CONFIG_HEADS,
     G_KINDS,
+    G_LIVE,
     G_LOOP_EXACT,
     G_LOOP_SIZE,
     G_SINGLE,
@@ -190,9 +191,21 @@ def _call_bytes(automaton, state):  # type: ignore[no-untyped-def]
 
 
 @helper
+def _leading_away(automaton, state, start, follow, turn):  # type: ignore[no-untyped-def]
+    """Bytes, 4 words, that may begin a call of `state` (turn 0) or `start` (1), or follow the frame's return (2)."""
+    a, b, c, d = 0, 0, 0, 0
+    if turn < 2:
+        a, b, c, d = _call_bytes(automaton, state if turn == 0 else start)
+    elif flags_of(automaton, state) & FINAL:
+        a, b, c, d = load_i64(follow, 0), load_i64(follow, 1), load_i64(follow, 2), load_i64(follow, 3)
+    return a, b, c, d
+
+
+@helper
 def _stays(automaton, vocabulary, kinds, loop, register, only, follow):  # type: ignore[no-untyped-def]
     """Shrink L_STAY and L_TEXT to what keeps L_STATES closed; at most `only` states, added as they are met."""
     states = loop + 8 * L_STATES
+    contexts = load_i64(automaton, H_FLAGS) & RECURSIVE != 0
     changed = True
     while changed:
         changed = False
@@ -203,18 +216,16 @@ def _stays(automaton, vocabulary, kinds, loop, register, only, follow):  # type:
             i += 1
             low, high = load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1)
             # A byte that may begin a call, or follow the frame's return, leads to places that are not looked at here.
-            for turn in range(3):
-                a, b, c, d = 0, 0, 0, 0
-                if turn < 2:
-                    a, b, c, d = _call_bytes(automaton, state if turn == 0 else start)
-                elif flags_of(automaton, state) & FINAL:
-                    a, b, c, d = load_i64(follow, 0), load_i64(follow, 1), load_i64(follow, 2), load_i64(follow, 3)
-                changed = changed or (low & a) | (high & b) != 0
-                low &= ~a
-                high &= ~b
-                if c | d != 0 and load_i64(loop, L_TEXT) != 0:
-                    store_i64(loop, L_TEXT, 0)
-                    changed = True
+            # A context must know where that happens; elsewhere `find_loop` takes care of it.
+            if contexts:
+                for turn in range(3):
+                    a, b, c, d = _leading_away(automaton, state, start, follow, turn)
+                    changed = changed or (low & a) | (high & b) != 0
+                    low &= ~a
+                    high &= ~b
+                    if c | d != 0 and load_i64(loop, L_TEXT) != 0:
+                        store_i64(loop, L_TEXT, 0)
+                        changed = True
             for kind in range(load_i64(kinds, KIND_COUNT)):
                 members = kinds + 8 * (KIND_BYTES + 4 * kind)
                 if (low & load_i64(members, 0)) | (high & load_i64(members, 1)) != 0:
@@ -302,9 +313,13 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, any
     start = load_i32(section(automaton, AT_FRAME_START), frame)
     counter = load_u8(section(automaton, AT_FRAME_KIND), frame) == COUNTER
     maximum = load_i64(section(automaton, AT_FRAME_MAXIMUM), frame)
-    store_i64(
-        loop, L_SELF, 1 if n == 1 and (not counter or flags_of(automaton, load_i64(states, 0)) & FINAL == 0) else 0
-    )
+    itself = n == 1
+    if itself:
+        # Not where the path may lead away in the middle of a run. In a context no byte of the set does.
+        flags = flags_of(automaton, load_i64(states, 0))
+        contexts = load_i64(automaton, H_FLAGS) & RECURSIVE != 0
+        itself = not (counter and flags & FINAL) and (contexts or flags & HAS_CALLS == 0)
+    store_i64(loop, L_SELF, 1 if itself else 0)
     limit = NO_LIMIT
     exact = 0
     # The count matters only where one of the states ends an item, so that another may begin.
@@ -327,15 +342,23 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, any
     leave = loop + 8 * L_LEAVE
     for word in range(4):
         store_i64(leave, word, load_i64(follow, word))
+    away = False
     for i in range(n):
         member = load_i64(states, i)
+        again = restart_of(automaton, member, register)
         add_state_bytes(grammar, automaton, member, register, leave)
-        for at in (member, restart_of(automaton, member, register)):
-            a, b, c, d = _call_bytes(automaton, at)
+        for turn in range(3):
+            a, b, c, d = _leading_away(automaton, member, again, follow, turn)
             store_i64(leave, 0, load_i64(leave, 0) | a)
             store_i64(leave, 1, load_i64(leave, 1) | b)
             store_i64(leave, 2, load_i64(leave, 2) | c)
             store_i64(leave, 3, load_i64(leave, 3) | d)
+            away = away or (load_i64(loop, L_STAY) & a) | (load_i64(loop, L_STAY + 1) & b) != 0
+            away = away or (load_i64(loop, L_TEXT) != 0 and c | d != 0)
+    if away:
+        # A byte of the set may lead away as well: from there on any byte of the grammar may be alive.
+        for word in range(4):
+            store_i64(leave, word, load_i64(leave, word) | load_i64(load_i64(grammar, G_LIVE), word))
     store_i64(leave, 0, load_i64(leave, 0) & ~load_i64(loop, L_STAY))
     store_i64(leave, 1, load_i64(leave, 1) & ~load_i64(loop, L_STAY + 1))
     if load_i64(loop, L_TEXT) != 0 or (
