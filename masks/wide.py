@@ -61,7 +61,7 @@ from .trie import (
 #: A set of fewer ASCII bytes is not worth the bitmaps: walking it is cheaper.
 MIN_WIDE_BYTES = 12
 #: First bytes that lead to one state, at most: their rows are memory traffic, a few for an alphabet.
-MAX_FIRST = 64
+MAX_FIRST = 128
 #: Nor is a class of which fewer tokens are made.
 MIN_CLASS_TOKENS = 2048
 
