@@ -40,6 +40,7 @@ from .layout import (
     L_AFTER,
     L_CLASS,
     L_FIRST,
+    L_FIRST_TEXT,
     L_LIMIT,
     L_STAY,
     LISTS,
@@ -84,13 +85,14 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
             after_space = local_step(automaton, state, 0x20, register)
     else:
         # Nothing but a space may come first; then the state is what it is after one space.
-        wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, False)
+        wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, 0)
         for word in range(LOOP_WORDS):
             store_i64(loop, word, 0)
         store_i64(loop, L_CLASS, -1)
         store_i64(loop, L_LIMIT, NO_LIMIT)
         store_i64(own, L_FIRST, 1 << 0x20)
         store_i64(own, L_FIRST + 1, 0)
+        store_i64(own, L_FIRST_TEXT, 0)
         store_i64(loop, L_AFTER, 1)
     if wide:
         next_bytes = load_i64(batch, B_JOB_CONFIGS)

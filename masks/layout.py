@@ -281,7 +281,8 @@ MAX_LOOP_STATES = 24
 L_AFTER = L_STATES + MAX_LOOP_STATES + 1  # 1 where the words after these describe the state after one of the L_FIRST
 L_SELF = L_AFTER + 1  # 1 where it stays in its own state on all of L_STAY (and L_TEXT)
 L_FIRST = L_SELF + 1  # 2 words: ASCII bytes that all lead to that state
-LOOP_WORDS = L_FIRST + 2
+L_FIRST_TEXT = L_FIRST + 2  # 1 where all code points above U+007F lead to its set as well
+LOOP_WORDS = L_FIRST_TEXT + 1
 NO_LIMIT = 1 << 40
 #: With more undecided tokens than this, all tokens are walked: sorting the undecided out is done in one go.
 MAX_UNDECIDED = 32768

@@ -28,6 +28,7 @@ from .layout import (
     L_CLASS,
     L_EXACT,
     L_FIRST,
+    L_FIRST_TEXT,
     L_LEAVE,
     L_LIMIT,
     L_STAY,
@@ -173,11 +174,12 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
     # Tokens that begin with a dead byte are left out where few rows tell which; else at least those that begin with
     # a space, as if nothing were alive after one.
     begin = load_i64(vocabulary, V_BEGIN)
-    low, high = 0, 0
+    low, high, text = 0, 0, 0
     if after:
         low, high = load_i64(loop, LOOP_WORDS + L_FIRST), load_i64(loop, LOOP_WORDS + L_FIRST + 1)
+        text = -load_i64(loop, LOOP_WORDS + L_FIRST_TEXT)
     others = (load_i64(next_bytes, 0) & ~low) | (load_i64(next_bytes, 1) & ~high)
-    others |= load_i64(next_bytes, 2) | load_i64(next_bytes, 3)
+    others |= (load_i64(next_bytes, 2) | load_i64(next_bytes, 3)) & ~text
     for word in range(4):
         bits, none = load_i64(next_bytes, word), load_i64(absent, word)
         store_i64(wanted, word, bits | none)
@@ -198,7 +200,7 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
             if not spaced:
                 low = 1 << 0x20
     for word in range(4):
-        bits, none = (low if word == 0 else high if word == 1 else 0), load_i64(absent, word)
+        bits, none = (low if word == 0 else high if word == 1 else text), load_i64(absent, word)
         store_i64(wanted, word, bits | none)
         store_i64(needed, word, bits & ~none)
     count = _cover(begin, row_bytes, needed, wanted, selection + 8 * (S_ROWS + n))

@@ -26,6 +26,7 @@ from .layout import (
     L_CLASS,
     L_EXACT,
     L_FIRST,
+    L_FIRST_TEXT,
     L_LEAVE,
     L_LIMIT,
     L_SELF,
@@ -286,7 +287,10 @@ def add_next_bytes(grammar, automaton, config, into):  # type: ignore[no-untyped
 
 @helper
 def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, anyway):  # type: ignore[no-untyped-def]
-    """Fill the words at `loop` for a head. Returns whether it is wide; `anyway`: with an empty set if not."""
+    """Fill the words at `loop` for a head. Returns whether it is wide.
+
+    `anyway` 1: with an empty set if it is not; 2: with an empty set in any case.
+    """
     klass = load_i32(section(automaton, AT_STATE_LOOP), state)
     if klass >= 0 and load_i32(load_i64(grammar, G_LOOP_SIZE), klass) < MIN_CLASS_TOKENS:
         klass = -1
@@ -299,8 +303,10 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, any
         target = local_step(automaton, state, byte, register)
         if target >= 0:
             weight = _try_states(automaton, vocabulary, kinds, loop, state, target, 1, register, follow)
+    if anyway == 2:
+        weight, klass = 0, -1
     if weight < MIN_WIDE_BYTES and klass < 0:
-        if not anyway:
+        if anyway == 0:
             return False
         for word in range(3):
             store_i64(loop, L_STAY + word, 0)
@@ -424,7 +430,7 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
         space = (low >> 0x20) & 1 != 0
         if count_bits(low) + count_bits(high) > MAX_FIRST:
             low, high = low & (1 << 0x20), 0
-        if low | high == 0 or not find_loop(grammar, automaton, vocabulary, target, reached, follow, after, False):
+        if low | high == 0 or not find_loop(grammar, automaton, vocabulary, target, reached, follow, after, 0):
             continue
         if load_i64(after, L_CLASS) >= 0:
             # The members of a class are known for strings after one space only.
@@ -436,6 +442,15 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
                 continue
         store_i64(after, L_FIRST, low)
         store_i64(after, L_FIRST + 1, high)
+        text = (
+            load_i64(after, L_TEXT) != 0
+            and start < 0
+            and (load_i64(follow, 2) | load_i64(follow, 3)) & returns == 0
+            and _text_stays(
+                automaton, vocabulary, kinds, state, register, after, load_i64(after, L_STATES + MAX_LOOP_STATES)
+            )
+        )
+        store_i64(after, L_FIRST_TEXT, 1 if text else 0)
         return True
     return False
 
@@ -446,11 +461,17 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop):  
 
     `follow`: 4 words, the bytes that may come next when the head's frame has returned.
     """
-    wide = find_loop(grammar, automaton, vocabulary, state, register, follow, loop, False)
+    wide = find_loop(grammar, automaton, vocabulary, state, register, follow, loop, 0)
     after = False
     if not wide or load_i64(loop, L_LEAVE) | load_i64(loop, L_LEAVE + 1) != 0:
         after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide)
+    if after and wide:
+        other = loop + 8 * LOOP_WORDS
+        own_weight = _weight(load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), load_i64(loop, L_TEXT) != 0)
+        if own_weight < _weight(load_i64(other, L_STAY), load_i64(other, L_STAY + 1), load_i64(other, L_TEXT) != 0):
+            # What most bytes lead to is wider than the set in which some of them would stay.
+            wide = not _find_after(grammar, automaton, vocabulary, state, register, follow, loop, False)
     if after and not wide:
-        find_loop(grammar, automaton, vocabulary, state, register, follow, loop, True)
+        find_loop(grammar, automaton, vocabulary, state, register, follow, loop, 2)
     store_i64(loop, L_AFTER, 1 if after else 0)
     return wide or after
