@@ -21,8 +21,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: (compiled-function object, signature) of every kernel of the modules imported so far.
 REGISTRY: list[tuple[Any, str]] = []
-#: Modules whose constants are compiled into kernels, with nothing to compile themselves.
-_NUMBERS = frozenset({"layout.py", "automaton.py", "memory.py"})
 #: Passes over Numba's own representation that do nothing for kernels: these have no closures, no `with`, no literal
 #: lists, no overloads in need of inlining, and no expressions that a rewrite knows. Each costs a full analysis.
 _NEEDLESS_PASSES = frozenset(
@@ -94,12 +92,13 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_rewrites"
 
 @functools.lru_cache(maxsize=1)
 def source_digest() -> str:
-    """Hex digest of all modules that hold kernels or helpers, and of the numbers that these take from others."""
+    """Hex digest of all modules that may be compiled into a kernel: its helpers, intrinsics and numbers."""
     digest = hashlib.blake2b(digest_size=16)
     root = Path(__file__).parent
     for path in sorted([Path(__file__), *(root / "grammar").glob("*.py"), *(root / "masks").glob("*.py")]):
         text = path.read_bytes()
-        if b"@helper" in text or b"@kernel" in text or path.name in _NUMBERS or path == Path(__file__):
+        # Most of `grammar` is front ends, which no kernel needs; their numbers come from `automaton` alone.
+        if path.parent.name != "grammar" or b"@helper" in text or b"@kernel" in text or path.name == "automaton.py":
             digest.update(path.name.encode() + b"\0" + text)
     return digest.hexdigest()
 

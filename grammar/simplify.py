@@ -22,7 +22,6 @@ from .expression import (
     Sequence,
     Source,
     StartAnchor,
-    Token,
 )
 from .limits import Limits
 from .utf8 import coalesce
@@ -244,5 +243,3 @@ def contains(node: Expression, kinds: type[Expression] | tuple[type[Expression],
 
 #: What looks at the text around it, so that its place matters.
 CONTEXTUAL = (StartAnchor, EndAnchor, Lookahead)
-#: What Intersection, Complement and Lookahead operands may not hold.
-NOT_REGULAR = (Token, Reference)

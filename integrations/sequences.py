@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ..masks.arena import ACCEPTED
 from ..masks.batch import Batch
+from ..masks.layout import LIMIT
 from ..masks.sampling import Sampler
 from ..masks.tables import KIND_EMPTY, KIND_SHIFT, UNCONSTRAINED, EndSets
 
@@ -102,7 +104,7 @@ class Sequences:
             accepted = self._batch.advance(slots, np.array([tokens[-1] for _, tokens in forked], np.int32))
             for state, good in zip(forked, accepted.tolist(), strict=True):
                 slot = self._states[state]
-                if not good or (state[1][-1] in self.ends and self._batch.is_finished(slot)):
+                if good != ACCEPTED or (state[1][-1] in self.ends and self._batch.is_finished(slot)):
                     self._batch.remove(slot)
                     self._states[state] = CLOSED_ROW
         slots_of = [FREE_ROW if row.grammar is None else self._states[row.name, row.tokens] for row in rows]
@@ -144,6 +146,7 @@ class Sequences:
         assert self._batch is not None
         closed = slots[chosen] == CLOSED_ROW
         plan = self._batch.plan(np.where(closed, UNCONSTRAINED, slots[chosen]).astype(np.int32))
+        closed |= plan.status == LIMIT  # such a row cannot go on
         mask_ids = np.where(closed, KIND_EMPTY << KIND_SHIFT, plan.mask_ids).astype(np.int32)
         end_allowed = np.where(closed, 1, plan.end_allowed).astype(np.uint8)
         ends = [self._closing if one else self.ends for one in closed.tolist()]

@@ -110,7 +110,7 @@ class Batch:
     1.7 KB a token and slot, touched only where used). `pool_masks`, dense masks in each half of
     the pool (V/8 bytes each, default 512 or twice the slots, whichever is more). `stack_bytes`, memory for the stack
     of one sequence of a recursive grammar (8 words of 8 bytes a level of nesting as a rule, the default is enough for
-    some 14,000; touched only where used): a token that needs more is not accepted, see `advance`.
+    some 18,000; touched only where used): a token that needs more is not accepted, see `advance`.
     """
 
     def __init__(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .._numba import helper
-from ..grammar.automaton import HAS_CALLS
 from .layout import (
     B_JOB,
     B_JOB_CONFIGS,
@@ -52,12 +51,12 @@ from .layout import (
     TRIE,
 )
 from .leaving import children_bytes, note_calls
-from .machine import AT_FRAME_FOLLOW, flags_of, frame_of, next_register, restart_of
+from .machine import AT_FRAME_FOLLOW, frame_of
 from .memory import load_i32, load_i64, section, store_i64
 from .path import CONFIG_COST
 from .pool import count
 from .select import select_wide
-from .trie import V_NODE, V_NODE_PARENT, V_ROOT
+from .trie import V_NODE, V_NODE_PARENT, V_RANK_WORDS, V_ROOT
 from .undecided import fill_stay, sort_undecided
 from .wide import add_state_bytes, find_loop, find_loops, local_step
 
@@ -85,7 +84,7 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
             after_space = local_step(automaton, state, 0x20, register)
     else:
         # Nothing but a space may come first; then the state is what it is after one space.
-        wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, 0)
+        wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, False)
         for word in range(LOOP_WORDS):
             store_i64(loop, word, 0)
         store_i64(loop, L_CLASS, -1)
@@ -115,8 +114,13 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
             if skipped:
                 for word in range(LOOP_WORDS):
                     store_i64(loop, word, load_i64(own, word))
-            fill_stay(loop, selection)
-            sort_undecided(vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS))
+            if left == 0:
+                cursor = load_i64(vocabulary, V_RANK_WORDS)
+            else:
+                fill_stay(loop, selection)
+                sort_undecided(
+                    vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS)
+                )
             work += left // 4
     store_i64(job, J_AFTER_SPACE, after_space if wide else -1)
     store_i64(job, J_CURSOR, cursor)
@@ -176,12 +180,7 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, l
         for i in range(length):
             node = load_i32(listed, i)
             a, b, c, d = children_bytes(vocabulary, load_i64(load_i64(vocabulary, V_NODE), node))
-            if flags_of(automaton, state) & HAS_CALLS:
-                note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
-            start = restart_of(automaton, state, register)
-            if start >= 0 and flags_of(automaton, start) & HAS_CALLS:
-                again = next_register(automaton, state, register)
-                note_calls(batch, grammar, automaton, start, again, node, a, b, c, d)
+            note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
     count(batch, COUNT_CONTEXTS, 1)
 
 

@@ -61,17 +61,13 @@ from .machine import (
     restart_of,
 )
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
-from .path import set_bit, step_fast
+from .path import add_tokens, set_bit, step_fast
 from .pool import count
 from .trie import (
     RECORD_BYTES,
     RECORD_VALID,
-    SAME_TOKENS,
-    TOKEN_ENDS,
     V_FIRST_RANK,
-    V_NEXT_SAME,
     V_NODE,
-    V_NODE_TOKEN,
     V_RANK_BYTES,
     V_RANK_ID,
     V_RANK_START,
@@ -111,19 +107,6 @@ def _step_counter(batch, automaton, depth, byte):  # type: ignore[no-untyped-def
     store_i64(states, depth + 1, target)
     store_i64(registers, depth + 1, register)
     return target
-
-
-@helper
-def _add_tokens(vocabulary, node, packed, mask):  # type: ignore[no-untyped-def]
-    """Set the bits of the tokens that end at trie node `node`, whose word is `packed`."""
-    if packed & TOKEN_ENDS != 0:
-        token = load_i32(load_i64(vocabulary, V_NODE_TOKEN), node)
-        set_bit(mask, token)
-        if packed & SAME_TOKENS != 0:
-            token = load_i32(load_i64(vocabulary, V_NEXT_SAME), token)
-            while token >= 0:
-                set_bit(mask, token)
-                token = load_i32(load_i64(vocabulary, V_NEXT_SAME), token)
 
 
 @helper
@@ -177,7 +160,7 @@ def _walk_children(batch, grammar, automaton, vocabulary, packed, fuel):  # type
             target = _step_counter(batch, automaton, depth, byte)
             if target < 0:
                 continue
-        _add_tokens(vocabulary, node, packed, total)
+        add_tokens(vocabulary, node, packed, total)
         if packed & (0xFFFF << 16) != 0:
             if load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
                 a, b, c, d = children_bytes(vocabulary, packed)
@@ -349,7 +332,7 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
             node = space_node(vocabulary)
             if node >= 0:
                 packed = load_i64(load_i64(vocabulary, V_NODE), node)
-                _add_tokens(vocabulary, node, packed, load_i64(batch, B_JOB_TOTAL))
+                add_tokens(vocabulary, node, packed, load_i64(batch, B_JOB_TOTAL))
                 if flags_of(automaton, state) & (FINAL | HAS_CALLS) != 0:
                     a, b, c, d = children_bytes(vocabulary, packed)
                     note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)

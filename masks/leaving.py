@@ -78,8 +78,8 @@ def _note(batch, grammar, call, register, node):  # type: ignore[no-untyped-def]
 
 
 @helper
-def note_calls(batch, grammar, automaton, state, register, node, a, b, c, d):  # type: ignore[no-untyped-def]
-    """Note the calls of `state` at `node` that may begin with one of the bytes in the words a to d."""
+def _note_edges(batch, grammar, automaton, state, register, node, a, b, c, d):  # type: ignore[no-untyped-def]
+    """Note the call edges of `state` at `node` that may begin with one of the bytes in the words a to d."""
     starts = section(automaton, AT_CALL_START)
     first = section(automaton, AT_FRAME_FIRST)
     for call in range(load_i32(starts, state), load_i32(starts, state + 1)):
@@ -91,6 +91,17 @@ def note_calls(batch, grammar, automaton, state, register, node, a, b, c, d):  #
 
 
 @helper
+def note_calls(batch, grammar, automaton, state, register, node, a, b, c, d):  # type: ignore[no-untyped-def]
+    """Note the calls at `node` of `state` and of its counter's next item that may begin with one of the bytes."""
+    if flags_of(automaton, state) & HAS_CALLS:
+        _note_edges(batch, grammar, automaton, state, register, node, a, b, c, d)
+    start = restart_of(automaton, state, register)
+    if start >= 0 and flags_of(automaton, start) & HAS_CALLS:
+        again = next_register(automaton, state, register)
+        _note_edges(batch, grammar, automaton, start, again, node, a, b, c, d)
+
+
+@helper
 def note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d):  # type: ignore[no-untyped-def]
     """The path is in `state` at trie node `node`, and goes on with the bytes in the words a to d: note what leaves."""
     if may_return(automaton, state, register):
@@ -98,12 +109,7 @@ def note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d): 
         common = load_i64(follow, 0) & a | load_i64(follow, 1) & b | load_i64(follow, 2) & c | load_i64(follow, 3) & d
         if common != 0:
             _note(batch, grammar, RETURNS, 0, node)
-    if flags_of(automaton, state) & HAS_CALLS:
-        note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
-    start = restart_of(automaton, state, register)
-    if start >= 0 and flags_of(automaton, start) & HAS_CALLS:
-        again = next_register(automaton, state, register)
-        note_calls(batch, grammar, automaton, start, again, node, a, b, c, d)
+    note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
 
 
 @helper

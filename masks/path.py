@@ -33,6 +33,7 @@ from .machine import (
     step_config,
 )
 from .memory import load_i32, load_i64, load_u8, section, store_i64
+from .trie import SAME_TOKENS, TOKEN_ENDS, V_NEXT_SAME, V_NODE_TOKEN
 
 CONFIG_COST = 16  # fuel of stepping a configuration, in byte edges
 
@@ -40,6 +41,19 @@ CONFIG_COST = 16  # fuel of stepping a configuration, in byte edges
 @helper
 def set_bit(words, bit):  # type: ignore[no-untyped-def]
     store_i64(words, bit >> 6, load_i64(words, bit >> 6) | (1 << (bit & 63)))
+
+
+@helper
+def add_tokens(vocabulary, node, packed, mask):  # type: ignore[no-untyped-def]
+    """Set the bits of the tokens that end at trie node `node`, whose word is `packed`."""
+    if packed & TOKEN_ENDS != 0:
+        token = load_i32(load_i64(vocabulary, V_NODE_TOKEN), node)
+        set_bit(mask, token)
+        if packed & SAME_TOKENS != 0:
+            token = load_i32(load_i64(vocabulary, V_NEXT_SAME), token)
+            while token >= 0:
+                set_bit(mask, token)
+                token = load_i32(load_i64(vocabulary, V_NEXT_SAME), token)
 
 
 @helper

@@ -42,9 +42,9 @@ from .layout import (
 )
 from .machine import AT_TOKEN_START, AT_TOKEN_SYMBOL, flags_of
 from .memory import load_i32, load_i64, section, store_i64
-from .path import CONFIG_COST, set_bit
+from .path import CONFIG_COST, add_tokens, set_bit
 from .pool import count
-from .trie import SAME_TOKENS, TOKEN_ENDS, V_NEXT_SAME, V_NODE, V_NODE_TOKEN, V_ROOT
+from .trie import V_NODE, V_ROOT
 
 #: Words of an entry of B_JOB_CONFIGS here: the block of the heads, and the scratch in use once it was made.
 _BLOCK, _USED = 2, 3
@@ -116,8 +116,6 @@ def run_stack_walk(batch, fuel):  # type: ignore[no-untyped-def]
     graph = load_i64(batch, B_JOB_GRAPH)
     total = load_i64(batch, B_JOB_TOTAL)
     table = load_i64(vocabulary, V_NODE)
-    node_token = load_i64(vocabulary, V_NODE_TOKEN)
-    next_same = load_i64(vocabulary, V_NEXT_SAME)
     children = load_i64(batch, B_JOB_CHILDREN)
     begin = fuel
     depth = load_i64(job, J_PATH_LENGTH)
@@ -150,14 +148,7 @@ def run_stack_walk(batch, fuel):  # type: ignore[no-untyped-def]
         fuel -= abs(work)
         if work < 0:
             continue
-        if packed & TOKEN_ENDS != 0:
-            token = load_i32(node_token, node)
-            set_bit(total, token)
-            if packed & SAME_TOKENS != 0:
-                token = load_i32(next_same, token)
-                while token >= 0:
-                    set_bit(total, token)
-                    token = load_i32(next_same, token)
+        add_tokens(vocabulary, node, packed, total)
         if packed & (0xFFFF << 16) != 0:
             store_i64(children, depth, child | (end << 32))
             depth += 1

@@ -84,19 +84,16 @@ from .machine import (
     top_state,
 )
 from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
-from .path import CONFIG_COST, config_of, set_bit, step_fast, step_slow
+from .path import CONFIG_COST, add_tokens, config_of, set_bit, step_fast, step_slow
 from .pool import count
 from .select import select_wide
 from .trie import (
     RECORD_BYTES,
     RECORD_LENGTH,
     RECORD_VALID,
-    SAME_TOKENS,
     TOKEN_ENDS,
     V_FIRST_RANK,
-    V_NEXT_SAME,
     V_NODE,
-    V_NODE_TOKEN,
     V_RANK_BYTES,
     V_RANK_ID,
     V_RANK_START,
@@ -123,8 +120,6 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: igno
     job = load_i64(batch, B_JOB)
     total = load_i64(batch, B_JOB_TOTAL)
     table = load_i64(vocabulary, V_NODE)
-    node_token = load_i64(vocabulary, V_NODE_TOKEN)
-    next_same = load_i64(vocabulary, V_NEXT_SAME)
     children = load_i64(batch, B_JOB_CHILDREN)
     edges = section(automaton, AT_EDGES)
     dense = section(automaton, AT_DENSE)
@@ -175,13 +170,7 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: igno
             if work < 0:
                 continue
         if packed & TOKEN_ENDS != 0 and _may_end_token(batch, grammar, depth + 1):
-            token = load_i32(node_token, child - 1)
-            set_bit(total, token)
-            if packed & SAME_TOKENS != 0:
-                token = load_i32(next_same, token)
-                while token >= 0:
-                    set_bit(total, token)
-                    token = load_i32(next_same, token)
+            add_tokens(vocabulary, child - 1, packed, total)
         if packed & (0xFFFF << 16) != 0:
             store_i64(children, depth, child | (end << 32))
             depth += 1

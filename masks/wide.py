@@ -286,28 +286,26 @@ def add_next_bytes(grammar, automaton, config, into):  # type: ignore[no-untyped
 
 
 @helper
-def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, anyway):  # type: ignore[no-untyped-def]
-    """Fill the words at `loop` for a head. Returns whether it is wide.
-
-    `anyway` 1: with an empty set if it is not; 2: with an empty set in any case.
-    """
+def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, empty):  # type: ignore[no-untyped-def]
+    """Fill the words at `loop` for a head, with `empty` for one that stays nowhere. Returns whether it is wide."""
     klass = load_i32(section(automaton, AT_STATE_LOOP), state)
     if klass >= 0 and load_i32(load_i64(grammar, G_LOOP_SIZE), klass) < MIN_CLASS_TOKENS:
         klass = -1
     kinds = load_i64(grammar, G_KINDS)
-    weight = _try_states(automaton, vocabulary, kinds, loop, state, -1, MAX_LOOP_STATES, register, follow)
+    weight = 0
+    if not empty:
+        weight = _try_states(automaton, vocabulary, kinds, loop, state, -1, MAX_LOOP_STATES, register, follow)
     # Where some bytes lead to states that narrow the set, a state that only loops on itself may be wide.
     for byte in (0x65, 0x30, 0x20, 0x2C):
-        if weight >= MIN_WIDE_BYTES:
+        if empty or weight >= MIN_WIDE_BYTES:
             break
         target = local_step(automaton, state, byte, register)
         if target >= 0:
             weight = _try_states(automaton, vocabulary, kinds, loop, state, target, 1, register, follow)
-    if anyway == 2:
-        weight, klass = 0, -1
-    if weight < MIN_WIDE_BYTES and klass < 0:
-        if anyway == 0:
-            return False
+    if weight < MIN_WIDE_BYTES and klass < 0 and not empty:
+        return False
+    if empty:
+        klass = -1
         for word in range(3):
             store_i64(loop, L_STAY + word, 0)
         store_i64(loop + 8 * L_STATES, 0, state)
@@ -430,7 +428,7 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
         space = (low >> 0x20) & 1 != 0
         if count_bits(low) + count_bits(high) > MAX_FIRST:
             low, high = low & (1 << 0x20), 0
-        if low | high == 0 or not find_loop(grammar, automaton, vocabulary, target, reached, follow, after, 0):
+        if low | high == 0 or not find_loop(grammar, automaton, vocabulary, target, reached, follow, after, False):
             continue
         if load_i64(after, L_CLASS) >= 0:
             # The members of a class are known for strings after one space only.
@@ -461,7 +459,7 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop):  
 
     `follow`: 4 words, the bytes that may come next when the head's frame has returned.
     """
-    wide = find_loop(grammar, automaton, vocabulary, state, register, follow, loop, 0)
+    wide = find_loop(grammar, automaton, vocabulary, state, register, follow, loop, False)
     after = False
     if not wide or load_i64(loop, L_LEAVE) | load_i64(loop, L_LEAVE + 1) != 0:
         after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide)
@@ -472,6 +470,6 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop):  
             # What most bytes lead to is wider than the set in which some of them would stay.
             wide = not _find_after(grammar, automaton, vocabulary, state, register, follow, loop, False)
     if after and not wide:
-        find_loop(grammar, automaton, vocabulary, state, register, follow, loop, 2)
+        find_loop(grammar, automaton, vocabulary, state, register, follow, loop, True)
     store_i64(loop, L_AFTER, 1 if after else 0)
     return wide or after

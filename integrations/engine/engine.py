@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ...masks.arena import ACCEPTED, TOO_DEEP
+from ...masks.errors import StackLimitError
 from .grammar import Rows, StepPlan
 from .model import Model
 from .recorder import Recorder, StepClock
@@ -96,10 +98,10 @@ class Engine:
             self._clock.mark("forward")
             tokens, log_probabilities = self._rows.sample(logits, plan)
             self._clock.mark("sampling")
-            accepted = self._rows.advance(plan, tokens)
+            answers = self._rows.advance(plan, tokens)
             self._clock.mark("grammar")
             for row in np.flatnonzero(plan.ready):
-                self._deliver(int(row), int(tokens[row]), float(log_probabilities[row]), bool(accepted[row]))
+                self._deliver(int(row), int(tokens[row]), float(log_probabilities[row]), int(answers[row]))
             self._seat_waiting()
         self._clock.mark("other")
         self.recorder.add(self._clock.times)
@@ -115,11 +117,13 @@ class Engine:
             plan = self._rows.plan(self._decoding)
             self._clock.mark("grammar")
             # A grammar that allows nothing but an end is at its end: no forward pass is spent on that.
-            complete = np.flatnonzero(plan.only_end)
-            if not len(complete):
+            if not (plan.only_end | plan.limit).any():
                 return plan
-            for row in complete:
-                self._finish(int(row), "stop")
+            for row in np.flatnonzero(plan.only_end).tolist():
+                self._finish(row, "stop")
+            for row in np.flatnonzero(plan.limit).tolist():
+                made = len(self._handle(row).token_ids)
+                self._finish(row, "error", StackLimitError(f"too many open ways to read the text after {made} tokens"))
             rows = self._seat_waiting()
 
     def _prefill(self, row: int) -> None:
@@ -137,13 +141,16 @@ class Engine:
         self._tokens[row] = prompt[end]
         self._decoding[row] = end == len(prompt) - 1
 
-    def _deliver(self, row: int, token: int, log_probability: float, accepted: bool) -> None:
+    def _deliver(self, row: int, token: int, log_probability: float, answer: int) -> None:
         """Hand a sampled token to its request, and end the request if this was its last."""
         handle = self._handle(row)
         request = handle.request
         if token < 0:
             self._finish(row, "error", NoLegalToken(f"no legal token after {len(handle.token_ids)} tokens"))
-        elif not accepted:
+        elif answer == TOO_DEEP:
+            made = len(handle.token_ids)
+            self._finish(row, "error", StackLimitError(f"nested deeper than there is room for after {made} tokens"))
+        elif answer != ACCEPTED:
             self._finish(row, "error", TokenRefused(f"token {token} was refused after {len(handle.token_ids)} tokens"))
         elif self._rows.is_end(row, token):
             self._finish(row, "stop")

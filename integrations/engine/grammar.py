@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...masks.batch import Batch
-from ...masks.layout import READY
+from ...masks.layout import LIMIT, READY
 from ...masks.sampling import Sampler, SamplingParameters
 from ...masks.tables import KIND_EMPTY, KIND_SHIFT, EndSets
 from ...masks.vocabulary import Vocabulary
@@ -35,6 +35,8 @@ class StepPlan:
     mask_ids: npt.NDArray[np.int32]
     #: 1 where an end token may be sampled: uint8.
     end_allowed: npt.NDArray[np.uint8]
+    #: Rows that cannot have a mask within the limits of stack graphs, now or later: bool.
+    limit: npt.NDArray[np.bool_]
 
 
 class Rows:
@@ -90,7 +92,8 @@ class Rows:
         only_end = ready & has_grammar & (plan.mask_ids >> KIND_SHIFT == KIND_EMPTY)
         may_end = self._parameters.position >= self._min_tokens
         end_allowed = np.where(has_grammar, plan.end_allowed, may_end).astype(np.uint8)
-        return StepPlan(ready, only_end, np.where(ready, plan.mask_ids, _NOTHING), end_allowed)
+        limit = decoding & (plan.status == LIMIT)
+        return StepPlan(ready, only_end, np.where(ready, plan.mask_ids, _NOTHING), end_allowed, limit)
 
     def sample(
         self, logits: npt.NDArray[np.float32], plan: StepPlan
@@ -106,14 +109,13 @@ class Rows:
         )
         return result.tokens, result.logprobs
 
-    def advance(self, plan: StepPlan, tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-        """Take each ready row's token into its grammar; bool[rows]: whether it was accepted (always without one)."""
+    def advance(self, plan: StepPlan, tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
+        """Take each ready row's token into its grammar; uint8[rows] as `Batch.advance` (ACCEPTED without one)."""
         taken = plan.ready & (tokens >= 0)
         slots = np.where(taken, self._batch_slots, NO_SLOT)
-        status = self._batch.advance(slots, tokens)
+        answers = self._batch.advance(slots, tokens)
         self._parameters.position += taken
-        accepted: npt.NDArray[np.bool_] = (slots == NO_SLOT) | (status == 1)
-        return accepted
+        return answers
 
     def _write_end_sets(self) -> None:
         start = np.zeros(len(self._ends) + 1, np.int32)

@@ -12,6 +12,8 @@ from stepmask.integrations.engine.engine import Engine, NoLegalToken
 from stepmask.integrations.engine.recorder import PHASES, Recorder, StepClock
 from stepmask.integrations.engine.request import Request
 from stepmask.integrations.engine.synthetic import SyntheticModel
+from stepmask.masks.batch import Plan
+from stepmask.masks.layout import B_ARENA_WORDS, LIMIT
 
 EOS = 256
 WIDTH = 260
@@ -289,6 +291,35 @@ def test_a_budget_delays_tokens_and_never_changes_them(vocabulary: stepmask.Voca
         steps.append(engine.recorder.steps)
     assert results[0] == results[1]
     assert steps[0] < steps[1]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["no room", "no mask"])
+def test_a_stack_limit_ends_its_own_request(
+    vocabulary: stepmask.Vocabulary, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """Past the room for its stack, or without a mask within the limits, a request ends; its neighbours go on."""
+    opening = " | ".join(f'"{chr(c)}" root ")"' for c in range(ord("a"), ord("z")))
+    deep = stepmask.compile(stepmask.gbnf(f'root ::= {opening} | "z"'), vocabulary, use_cache=False)
+    flat = stepmask.compile(stepmask.regex("[ab]{5}"), vocabulary)
+    engine = engine_of(vocabulary)
+    batch = engine._rows._batch
+    batch._block.header[B_ARENA_WORDS] = 60  # a few levels
+    if late:
+        plan = batch.plan
+
+        def limited(slots: np.ndarray) -> Plan:
+            found = plan(slots)
+            found.status[slots == 0] = LIMIT
+            return found
+
+        monkeypatch.setattr(batch, "plan", limited)
+    nested = [engine.submit(Request([65], deep, temperature=1.0, seed=i, max_tokens=900)) for i in range(7)]
+    other = engine.submit(Request([65], flat, temperature=1.0, seed=2))
+    engine.run()
+    assert other.finish_reason == "stop" and len(other.token_ids) > 0
+    failed = [handle for handle in nested if handle.finish_reason == "error"]
+    assert failed and all(isinstance(handle.error, stepmask.StackLimitError) for handle in failed)
+    assert all(handle.finish_reason == "stop" for handle in nested if handle not in failed)
 
 
 def test_recorder_charges_each_phase() -> None:
