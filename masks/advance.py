@@ -39,6 +39,7 @@ from .layout import (
     CONFIG_HEADS,
     COUNT_ACCEPTED,
     COUNT_REFUSED,
+    COUNT_WORK,
     FINISHED,
     G_AUTOMATON,
     G_BOUNDARY,
@@ -75,6 +76,7 @@ from .machine import (
     top_state,
 )
 from .memory import load_i32, load_i64, load_u8, section, store_i32, store_i64, store_u8
+from .path import CONFIG_COST
 from .pool import count
 from .step import config_at, current_config, is_end
 from .trie import V_SIZE, V_TOKEN_BYTES, V_TOKEN_START, V_TOKEN_TEXT
@@ -131,9 +133,9 @@ def _copy_config(source, target):  # type: ignore[no-untyped-def]
 
 @helper
 def _accept_plain(automaton, config, data, begin, end, target):  # type: ignore[no-untyped-def]
-    """Bytes data[begin:end] in a grammar without calls: one state is the whole configuration."""
+    """Bytes in a grammar without calls, one state being the whole configuration: the number of the first refused."""
     if load_i64(config, CONFIG_HEADS) == 0:
-        return False
+        return begin
     state = load_i64(config, CONFIG_FIRST_HEAD + HEAD_STATES)
     edges = section(automaton, AT_EDGES)
     dense = section(automaton, AT_DENSE)
@@ -147,9 +149,9 @@ def _accept_plain(automaton, config, data, begin, end, target):  # type: ignore[
         if edge >= 0:
             state = load_i32(dense, edge * n_classes + load_u8(classes, byte))
             if state < 0:
-                return False
+                return i
         elif edge == -1 or load_u8(single_byte, -2 - edge) != byte:
-            return False
+            return i
         else:
             state = load_i32(single_target, -2 - edge)
     flags = flags_of(automaton, state)
@@ -158,7 +160,7 @@ def _accept_plain(automaton, config, data, begin, end, target):  # type: ignore[
     store_i64(target, CONFIG_FIRST_HEAD + HEAD_DEPTH, 1)
     store_i64(target, CONFIG_FIRST_HEAD + HEAD_STATES, state)
     store_i64(target, CONFIG_FIRST_HEAD + HEAD_REGISTERS, 0)
-    return True
+    return end
 
 
 @helper
@@ -231,7 +233,8 @@ def _rest_at_boundary(grammar, config):  # type: ignore[no-untyped-def]
 def accept_data(batch, grammar, slot, config, data, begin, end, target, keep):  # type: ignore[no-untyped-def]
     """Write to `target` the configuration after bytes data[begin:end]: REFUSED (`target` garbage), ACCEPTED, TOO_DEEP.
 
-    Without `keep` only the answer is wanted.
+    Without `keep` only the answer is wanted, and nothing of the sequence or its grammar changes. Work is counted as in
+    `masks.walk`.
     """
     automaton = load_i64(grammar, G_AUTOMATON)
     flags = load_i64(automaton, H_FLAGS)
@@ -246,22 +249,30 @@ def accept_data(batch, grammar, slot, config, data, begin, end, target, keep):  
         side = 0
         for i in range(begin, end):
             reached = room + 8 * words * side
-            if lazy_step(automaton, source, words, load_u8(data, i), reached) < 0:
+            work = lazy_step(automaton, source, words, load_u8(data, i), reached)
+            count(batch, COUNT_WORK, abs(work))
+            if work < 0:
                 return REFUSED
             source = reached
             side ^= 1
+        if not keep:
+            return ACCEPTED
         return ACCEPTED if _rest_on_set(batch, grammar, automaton, source, target) else TOO_DEEP
     if flags & CALLS == 0:
-        if not _accept_plain(automaton, config, data, begin, end, target):
+        done = _accept_plain(automaton, config, data, begin, end, target)
+        count(batch, COUNT_WORK, done - begin + 1)
+        if done < end or load_i64(config, CONFIG_HEADS) == 0:
             return REFUSED
     else:
         source = config
         if load_i64(config, CONFIG_HEADS) == 1:
             done = _accept_in_frame(automaton, config, data, begin, end, load_i64(batch, B_SCRATCH), target)
+            count(batch, COUNT_WORK, done - begin + CONFIG_COST)
             if done > begin:
                 source = target
                 begin = done
         for i in range(begin, end):
+            count(batch, COUNT_WORK, CONFIG_COST)
             if not step_config(automaton, source, load_u8(data, i), load_i64(batch, B_SCRATCH), target):
                 return REFUSED
             source = target

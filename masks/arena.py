@@ -272,6 +272,7 @@ def accept_graph(batch, grammar, slot, config, data, begin, end, target, keep): 
             return REFUSED
         block = close_graph(grammar, automaton, graph, count)
         if load_i64(graph, S_FAILED):
+            count_up(batch, COUNT_WORK, load_i64(graph, S_WORK))
             return TOO_DEEP
         if load_i64(graph, S_USED) > SCRATCH_BLOCK_WORDS // 2 and i + 1 < end:
             # A long text: keep what it has come to, and go on with empty scratch.

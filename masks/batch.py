@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,16 +40,6 @@ from .layout import (
     CONFIG_FIRST_HEAD,
     CONFIG_HEADS,
     CONFIG_WORDS,
-    COUNT_ACCEPTED,
-    COUNT_CONTEXTS,
-    COUNT_FLUSHES,
-    COUNT_HITS,
-    COUNT_MASKS,
-    COUNT_MISSES,
-    COUNT_PENDING,
-    COUNT_PROMOTED,
-    COUNT_REFUSED,
-    COUNT_WORK,
     DIRECT,
     FINISHED,
     G_LAZY_SETS,
@@ -64,12 +53,15 @@ from .layout import (
     SCRATCH_BLOCK_WORDS,
 )
 from .memory import Block
+from .outcome import COUNTER_NAMES, SETTLE_SHARE, Outcome, Plan
 from .resident import Resident
+from .settle import Settler
 from .tables import EndSets, MaskTables
 from .trie import tables_of
 from .warm_up import warm_up
 
 if TYPE_CHECKING:
+    from .candidates import Candidates
     from .compiled import CompiledGrammar
     from .vocabulary import Vocabulary
 
@@ -81,34 +73,15 @@ MIN_STACK_BYTES = 8 * SCRATCH_BLOCK_WORDS
 MAX_IDLE_GRAMMARS = 64
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What `Batch.plan` found for each row; views of the batch's buffers, valid until its next `plan`.
-
-    `mask_ids` int32 (see `masks.tables`), `end_allowed` uint8 (1: the row's end tokens are legal), `status`
-    uint8: READY, PENDING (the row has no mask yet and must not be sampled from `mask_ids`) or LIMIT (it cannot have
-    one, the sequence must be ended).
-    """
-
-    slots: npt.NDArray[np.int32]
-    mask_ids: npt.NDArray[np.int32]
-    end_allowed: npt.NDArray[np.uint8]
-    status: npt.NDArray[np.uint8]
-
-    @property
-    def all_ready(self) -> bool:
-        return not (self.status != READY).any()
-
-
 class Batch:
     """Sequences of many grammars over one vocabulary, stepped together.
 
     One thread at a time may use a batch. Between two calls nothing runs.
 
-    Parameters: `slots`, sequences at once. `budget_us`, microseconds of mask computing a `plan` may spend
-    (counted as fuel, not timed; None: no limit). `max_rollback`, tokens that can be taken back (about
-    1.7 KB a token and slot, touched only where used). `pool_masks`, dense masks in each half of
-    the pool (V/8 bytes each, default 512 or twice the slots, whichever is more). `stack_bytes`, memory for the stack
+    Parameters: `slots`, sequences at once. `budget_us`, microseconds that a step may spend on masks and on rows that
+    lack one (counted as fuel, not timed; None: no limit); a quarter is kept for `settle`. `max_rollback`, tokens that
+    can be taken back (about 1.7 KB a token and slot, touched only where used). `pool_masks`, dense masks in each half
+    of the pool (V/8 bytes each, default 512 or twice the slots, whichever is more). `stack_bytes`, memory for the stack
     of one sequence of a recursive grammar (8 words of 8 bytes a level of nesting as a rule, the default is enough for
     some 18,000; touched only where used): a token that needs more is not accepted, see `advance`.
     """
@@ -135,6 +108,8 @@ class Batch:
         self.slots = slots
         self.max_rollback = max_rollback
         self.fuel = _step.NO_FUEL_LIMIT if budget_us is None else max(1, int(budget_us * FUEL_PER_MICROSECOND))
+        self.settle_fuel = int(self.fuel * SETTLE_SHARE)
+        self.plan_fuel = self.fuel - self.settle_fuel
         self._tables = tables_of(vocabulary)
         self._start_tables = tables_of(vocabulary, drop_space=True)
         words = self._tables.words
@@ -157,6 +132,12 @@ class Batch:
         self._end_allowed = np.zeros(slots, np.uint8)
         self._status = np.zeros(slots, np.uint8)
         self._accepted = np.zeros(slots, np.uint8)
+        self._settler = Settler(slots)
+        self._fuel_left = 0
+        #: Tokens that any mask of this batch may have: text, and those that its grammars name. uint32, LSB first.
+        self.possible = np.zeros(2 * words, np.uint32)
+        text = np.packbits(vocabulary.is_text, bitorder="little")
+        self.possible.view(np.uint8)[: len(text)] = text
         self._words = np.zeros(words, np.int64)
         self._row = np.zeros(1, np.int32)
         self._token = np.zeros(1, np.int32)
@@ -247,6 +228,8 @@ class Batch:
                 self._block.set_array(B_JOB_SETS, np.zeros((self._path, self._lazy_words), np.int64))
                 self._block.set_array(B_SET_SCRATCH, np.zeros((2, self._lazy_words), np.int64))
             self._residents[key] = resident
+            for token in compiled.token_ids.tolist():
+                self.possible[token >> 5] |= np.uint32(1 << (token & 31))
         return self._residents[key]
 
     @property
@@ -355,7 +338,18 @@ class Batch:
 
     def plan(self, slots: npt.NDArray[np.int32]) -> Plan:
         """Masks of the rows in `slots` (int32; -1 is an unconstrained row), within the budget."""
-        return self._plan(self._checked(slots), self.fuel)
+        plan = self._plan(self._checked(slots), self.plan_fuel)
+        self._settler.take(plan)
+        return plan
+
+    def settle(self, candidates: Candidates) -> Outcome:
+        """Tokens of the rows that the last `plan` left PENDING, where their candidates prove which they are.
+
+        `candidates`: what sampling under that plan gave (row i is the plan's), from any back end; the parameters' end
+        tokens must be the slots'. Within the budget; see `masks.settle` for what is proved and how. Between `plan` and
+        this call no sequence may change. Raises `ValueError` where the rows are not the plan's.
+        """
+        return self._settler.settle(self._address, candidates, self.settle_fuel + self._fuel_left)
 
     def _plan(self, slots: npt.NDArray[np.int32], fuel: int) -> Plan:
         rows = len(slots)
@@ -370,6 +364,7 @@ class Batch:
         )
         if left < 0:
             raise ValueError("a row names a slot that is not in use (-1 is an unconstrained row)")
+        self._fuel_left = left
         return Plan(slots, self._mask_ids[:rows], self._end_allowed[:rows], self._status[:rows])
 
     def advance(self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
@@ -484,16 +479,4 @@ class Batch:
     def counters(self) -> dict[str, int]:
         """Work and outcomes since the batch was made."""
         values = self._block.arrays[B_COUNTERS]
-        names = {
-            "work": COUNT_WORK,
-            "hits": COUNT_HITS,
-            "misses": COUNT_MISSES,
-            "contexts": COUNT_CONTEXTS,
-            "masks": COUNT_MASKS,
-            "flushes": COUNT_FLUSHES,
-            "promoted": COUNT_PROMOTED,
-            "pending": COUNT_PENDING,
-            "accepted": COUNT_ACCEPTED,
-            "refused": COUNT_REFUSED,
-        }
-        return {name: int(values[i]) for name, i in names.items()}
+        return {name: int(values[i]) for name, i in COUNTER_NAMES.items()}

@@ -26,22 +26,22 @@ class Candidates:
     """The best tokens of each waiting row by score, any back end's: flat arrays, row i of the step in place i.
 
     The *possible* tokens of a row are those that its grammar could allow at all (`Batch.possible`) and the row's end
-    tokens. None with a logit of NaN or -inf is a candidate or above one. The score is that of `masks.sampling`: x + gumbel(seed, position,
-    token) in float32 with x = logit * (1 / temperature), or the logit itself in a greedy row. Entries of a row are
-    ordered by (score descending, id ascending); what is above a token is so in the truncation order (logit
-    descending, id ascending), equal logits with a lower id included. Weights are the integers of `noise.weight`
-    relative to the row's largest x of a possible token.
+    tokens. None with a logit of NaN or -inf is a candidate or above one. The score is that of `masks.sampling`: x +
+    gumbel(seed, position, token) in float32 with x = logit * (1 / temperature), or the logit itself in a greedy row.
+    Entries of a row are ordered by (score descending, id ascending); what is above a token is so in the truncation
+    order (logit descending, id ascending), equal logits with a lower id included. Weights are the integers of
+    `noise.weight` relative to the row's largest x of a possible token.
 
-    Arrays have at least `rows` rows. `count` int32[rows]: candidates of the row, -1 where it was not waiting for its
-    mask; all entries past it are undefined. `tokens` int32[rows, most]; `x` float32[rows, most].
-    For rows that are neither greedy nor without truncation: `rank` int32[rows, most], possible tokens above the
-    candidate; `largest` float32[rows], the largest x of a possible token. For such rows with top-p: `weight` and
-    `above` int64[rows, most], the candidate's weight and the sum of weights above it; `possible` int32[rows],
-    number of possible tokens, whatever their logits; `total` int64[rows], sum of their weights. Undefined for other rows.
+    Arrays have at least `rows` rows and are C-contiguous. `count` int32[rows]: candidates of the row, -1 where it was
+    not waiting for its mask; all entries past it are undefined. `tokens` int32[rows, most]; `x` float32[rows, most].
+    For rows that are not greedy and truncate: `rank` int32[rows, most], possible tokens above the candidate; `largest`
+    float32[rows], the largest x of a possible token. For such rows with top-p: `weight` and `above` int64[rows,
+    most], the candidate's weight and the sum of weights above it; `possible` int32[rows], number of possible tokens,
+    whatever their logits; `total` int64[rows], sum of their weights. Undefined for other rows.
 
-    `sampled` int32[rows]: the step's tokens (`SampleResult.tokens` itself), -1 in waiting rows; settling
-    writes theirs. `parameters`: those that the rows were sampled with.
-    A row that asks for the log-probability of its token has no candidates: the sum over the legal tokens is not known.
+    `sampled` int32[rows]: the step's tokens (`SampleResult.tokens` itself), -1 in waiting rows; settling writes
+    theirs. `parameters`: those that the rows were sampled with. A row that asks for the log-probability of its token
+    has no candidates: the sum over the legal tokens is not known.
     """
 
     rows: int

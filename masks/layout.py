@@ -227,8 +227,13 @@ FRESH_WORDS = FRESH_DONE + MAX_DONE
     COUNT_PENDING,
     COUNT_ACCEPTED,
     COUNT_REFUSED,
+    COUNT_READY,  # constrained rows whose mask was there when they were settled
+    COUNT_VERIFIED,  # rows that took a token before their mask was there
+    COUNT_DEFERRED,  # rows that took none
+    COUNT_CHECKS,  # candidates looked up
+    COUNT_SETTLED,  # the part of the work that settling rows took
     COUNTERS,
-) = range(11)
+) = range(16)
 
 # ------------------------------------------------------------------------------- mask ids
 UNCONSTRAINED = -1
@@ -239,6 +244,8 @@ MAX_LIST = 256  # masks of at most so many tokens are lists (1 KB) rather than r
 
 # A row's status. LIMIT: its mask cannot be had within the limits of stack graphs; the sequence must be ended.
 READY, PENDING, LIMIT = 0, 1, 2
+# What becomes of a PENDING row when it is settled: the token that its mask would have given, or none yet.
+VERIFIED, DEFERRED = 3, 4
 
 # ------------------------------------------------------------------------------- the mask being computed
 (

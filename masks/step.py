@@ -193,7 +193,7 @@ def _plan_row(batch, slot, fuel):  # type: ignore[no-untyped-def]
         position >= load_i64(load_i64(batch, B_MIN_TOKENS), slot) or mask_id == KIND_EMPTY << KIND_SHIFT
     ):
         end = 1
-    elif mask_id >= 0 and _named_end(batch, grammar, config, slot):
+    elif mask_id >= 0 and named_end(batch, grammar, config, slot):
         end = 1
     return mask_id, end, fuel
 
@@ -221,7 +221,7 @@ def _names(batch, grammar, slot, config, token):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _named_end(batch, grammar, config, slot):  # type: ignore[no-untyped-def]
+def named_end(batch, grammar, config, slot):  # type: ignore[no-untyped-def]
     """Does the grammar itself name an end token of the slot here?"""
     ends = load_i64(batch, B_ENDS) + 4 * MAX_ENDS * slot
     for i in range(load_i32(load_i64(batch, B_END_COUNT), slot)):

@@ -1,6 +1,6 @@
 """The engine's loop: continuous batching over a fixed number of slots, the grammar beside the model.
 
-`Engine.step` is the place to read how stepmask is hosted: plan -> forward -> sample -> advance, each one
+`Engine.step` is the place to read how stepmask is hosted: plan -> forward -> sample -> settle -> advance, each one
 call for all rows.
 """
 
@@ -12,12 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...masks.arena import ACCEPTED, TOO_DEEP
 from ...masks.errors import StackLimitError
 from .grammar import Rows, StepPlan
 from .model import Model
-from .recorder import Recorder, StepClock
+from .recorder import Recorder, StepClock, count_outcomes
 from .request import FinishReason, Handle, Request
 from .scheduler import Slots
 
@@ -36,8 +37,9 @@ class Engine:
     `vocabulary` is the `stepmask.Vocabulary` that the grammars were compiled for; `max_length` bounds prompt
     and answer together. A slot is taken by the next waiting request as soon as it is empty; with
     `refill=False` only when all are (static batching, for comparison). `budget_us` bounds the grammar work
-    of a step (None: unbounded). `submit` and `Handle.cancel` may be called from any thread, everything
-    else from one thread only.
+    of a step (None: unbounded): a row whose mask is not there in time and whose token is not certain without
+    it gets none in that step, keeps its logits, and takes the same token from them later. `submit` and
+    `Handle.cancel` may be called from any thread, everything else from one thread only.
     """
 
     def __init__(
@@ -64,6 +66,11 @@ class Engine:
         self._tokens = np.zeros(slots, np.int32)
         self._positions = np.zeros(slots, np.int32)
         self._decoding = np.zeros(slots, np.bool_)
+        # Rows that were deferred, and the logits that they are sampled from until they have a token.
+        self._deferred = np.zeros(slots, np.bool_)
+        self._kept = np.zeros((slots, model.vocabulary_size), np.float32)
+        if budget_us is not None:
+            self._kept += 0  # touch every page now rather than in a step
 
     @property
     def is_idle(self) -> bool:
@@ -88,23 +95,47 @@ class Engine:
             self.step()
 
     def step(self) -> None:
-        """Make one token of every running request."""
+        """Make one token of every running request, except those that are deferred."""
         self._clock.start()
         self._drop_cancelled()
         self._seat_waiting()
         plan = self._plan()
-        if self._decoding.any():
-            logits = self._model.decode(self._cache, self._tokens, self._positions)
+        outcomes = (0, 0, 0)
+        if plan.decoding.any():
+            logits = self._forward(plan)
             self._clock.mark("forward")
-            tokens, log_probabilities = self._rows.sample(logits, plan)
+            result = self._rows.sample(logits, plan)
             self._clock.mark("sampling")
-            answers = self._rows.advance(plan, tokens)
+            outcome = self._rows.settle(result)
+            answers = self._rows.advance(plan, outcome)
             self._clock.mark("grammar")
-            for row in np.flatnonzero(plan.ready):
-                self._deliver(int(row), int(tokens[row]), float(log_probabilities[row]), int(answers[row]))
+            self._keep(logits, outcome.deferred)
+            outcomes = count_outcomes(outcome.status[plan.decoding])
+            for row in np.flatnonzero(plan.decoding & ~outcome.deferred).tolist():
+                self._deliver(row, int(outcome.tokens[row]), float(result.logprobs[row]), int(answers[row]))
             self._seat_waiting()
         self._clock.mark("other")
-        self.recorder.add(self._clock.times)
+        self.recorder.add(self._clock.times, outcomes)
+
+    def _forward(self, plan: StepPlan) -> npt.NDArray[np.float32]:
+        """Logits of all rows: those of deferred rows are the ones they had.
+
+        The model's one shape leaves a deferred row no way out of the others' forward pass: it takes the same token at
+        the same position again, which changes nothing. If all rows are deferred there is none.
+        """
+        if not (plan.decoding & ~self._deferred).any():
+            return self._kept
+        logits = self._model.decode(self._cache, self._tokens, self._positions)
+        for row in np.flatnonzero(self._deferred).tolist():
+            logits[row] = self._kept[row]
+        return logits
+
+    def _keep(self, logits: npt.NDArray[np.float32], deferred: npt.NDArray[np.bool_]) -> None:
+        """Keep the logits of rows that were deferred in this step."""
+        if logits is not self._kept:
+            for row in np.flatnonzero(deferred & ~self._deferred).tolist():
+                self._kept[row] = logits[row]
+        self._deferred[:] = deferred
 
     def _plan(self) -> StepPlan:
         """Prompts into the cache, at most one chunk a slot, and the mask id of every row that is to be sampled."""
@@ -198,6 +229,7 @@ class Engine:
         self._rows.clear(row)
         self._slots.free(row)
         self._decoding[row] = False
+        self._deferred[row] = False
         self._positions[row] = 0
         self._tokens[row] = 0
         handle.error = error

@@ -1,4 +1,4 @@
-"""The engine's rows as stepmask sees them: one call a step for plan, sample and advance each, for all rows.
+"""The engine's rows as stepmask sees them: one call a step for plan, sample, settle and advance each, for all rows.
 
 What a request brings (grammar, end tokens, sampling parameters) is written into arrays when it is
 seated; a step only reads and writes arrays.
@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from ...masks.batch import Batch
 from ...masks.layout import LIMIT, READY
-from ...masks.sampling import Sampler, SamplingParameters
+from ...masks.outcome import Outcome
+from ...masks.sampling import Sampler, SampleResult, SamplingParameters
 from ...masks.tables import KIND_EMPTY, KIND_SHIFT, EndSets
 from ...masks.vocabulary import Vocabulary
 from .request import Request
@@ -28,8 +29,10 @@ _NOTHING = np.int32(KIND_EMPTY << KIND_SHIFT)
 class StepPlan:
     """What one step does with each row, arrays of one entry a row."""
 
-    #: Rows that get a token in this step: bool.
-    ready: npt.NDArray[np.bool_]
+    #: Rows that are to get a token: bool.
+    decoding: npt.NDArray[np.bool_]
+    #: `Plan.status` of each: uint8. Rows that are not decoding are READY, with a mask of nothing.
+    status: npt.NDArray[np.uint8]
     #: Rows whose grammar allows nothing but an end: bool.
     only_end: npt.NDArray[np.bool_]
     mask_ids: npt.NDArray[np.int32]
@@ -84,36 +87,40 @@ class Rows:
         return token in self._ends[row]
 
     def plan(self, decoding: npt.NDArray[np.bool_]) -> StepPlan:
-        """Mask ids of the rows in `decoding`, bool[rows]. A row whose mask is not ready sits this step out."""
+        """Mask ids of the rows in `decoding`, bool[rows], those that are there within the budget."""
         slots = np.where(decoding, self._batch_slots, NO_SLOT)
         plan = self._batch.plan(slots)
         has_grammar = slots != NO_SLOT
         ready = decoding & (plan.status == READY)
         only_end = ready & has_grammar & (plan.mask_ids >> KIND_SHIFT == KIND_EMPTY)
         may_end = self._parameters.position >= self._min_tokens
-        end_allowed = np.where(has_grammar, plan.end_allowed, may_end).astype(np.uint8)
+        end_allowed = np.where(has_grammar, plan.end_allowed, may_end) & ready
         limit = decoding & (plan.status == LIMIT)
-        return StepPlan(ready, only_end, np.where(ready, plan.mask_ids, _NOTHING), end_allowed, limit)
+        mask_ids = np.where(ready, plan.mask_ids, _NOTHING)
+        return StepPlan(decoding.copy(), plan.status, only_end, mask_ids, end_allowed.astype(np.uint8), limit)
 
-    def sample(
-        self, logits: npt.NDArray[np.float32], plan: StepPlan
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        """A token of every ready row, int32[rows], -1 where none is legal, and log-probabilities, float32[rows]."""
-        result = self._sampler.sample(
+    def sample(self, logits: npt.NDArray[np.float32], plan: StepPlan) -> SampleResult:
+        """A token of every row with a mask, -1 where none is legal; candidates of every row that waits for its mask."""
+        return self._sampler.sample(
             logits,
             plan.mask_ids,
             self._batch.tables,
-            end_allowed=plan.end_allowed & plan.ready,
+            end_allowed=plan.end_allowed,
             end_sets=self._end_sets,
             parameters=self._parameters,
+            status=plan.status,
+            possible=self._batch.possible,
         )
-        return result.tokens, result.logprobs
 
-    def advance(self, plan: StepPlan, tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
-        """Take each ready row's token into its grammar; uint8[rows] as `Batch.advance` (ACCEPTED without one)."""
-        taken = plan.ready & (tokens >= 0)
-        slots = np.where(taken, self._batch_slots, NO_SLOT)
-        answers = self._batch.advance(slots, tokens)
+    def settle(self, result: SampleResult) -> Outcome:
+        """Tokens of the waiting rows too, where they are certain within the budget; the others are deferred."""
+        assert result.candidates is not None
+        return self._batch.settle(result.candidates)
+
+    def advance(self, plan: StepPlan, outcome: Outcome) -> npt.NDArray[np.uint8]:
+        """Take each row's token into its grammar; uint8[rows] as `Batch.advance` (ACCEPTED without one)."""
+        taken = plan.decoding & (outcome.tokens >= 0)
+        answers = self._batch.advance(np.where(taken, self._batch_slots, NO_SLOT), outcome.tokens)
         self._parameters.position += taken
         return answers
 

@@ -43,6 +43,7 @@ class Model(Protocol):
     ) -> npt.NDArray[np.float32]:
         """Take in one token a slot, int32[slots], at `positions`, int32[slots].
 
-        Returns the logits of what follows, float32[slots, vocabulary_size]; valid until the next call.
+        Returns the logits of what follows, float32[slots, vocabulary_size]; valid until the next call, and the
+        engine may write to them until then.
         """
         ...

@@ -209,7 +209,7 @@ def test_a_small_budget_defers_and_changes_nothing(index: int, budget_us: float)
         before = free.counters["work"]
         expected = planned(free, free.plan(slot), 0)
         outstanding = free.counters["work"] - before
-        for plans in range(math.ceil(outstanding / batch.fuel) + 1):
+        for plans in range(math.ceil(outstanding / batch.plan_fuel) + 1):
             before = batch.counters["work"]
             plan = batch.plan(slot)
             assert batch.counters["work"] - before <= batch.fuel + LARGEST_UNIT

@@ -1,4 +1,4 @@
-"""Candidates of waiting rows: the CPU kernel against the NumPy reference, bit for bit, and what sampling makes of them."""
+"""Candidates of waiting rows: the CPU kernel against the NumPy reference, bit for bit."""
 
 from __future__ import annotations
 

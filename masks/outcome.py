@@ -1,0 +1,90 @@
+"""What the calls of a step say of each row, and how the step's fuel is shared between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .layout import (
+    COUNT_ACCEPTED,
+    COUNT_CHECKS,
+    COUNT_CONTEXTS,
+    COUNT_DEFERRED,
+    COUNT_FLUSHES,
+    COUNT_HITS,
+    COUNT_MASKS,
+    COUNT_MISSES,
+    COUNT_PENDING,
+    COUNT_PROMOTED,
+    COUNT_READY,
+    COUNT_REFUSED,
+    COUNT_SETTLED,
+    COUNT_VERIFIED,
+    COUNT_WORK,
+    DEFERRED,
+    READY,
+)
+
+#: The share of a step's fuel that settling waiting rows has to itself; `plan` has the rest, and leaves it what it can.
+SETTLE_SHARE = 0.25
+
+#: Name in `Batch.counters` -> place of the number.
+COUNTER_NAMES = {
+    "work": COUNT_WORK,
+    "hits": COUNT_HITS,
+    "misses": COUNT_MISSES,
+    "contexts": COUNT_CONTEXTS,
+    "masks": COUNT_MASKS,
+    "flushes": COUNT_FLUSHES,
+    "promoted": COUNT_PROMOTED,
+    "pending": COUNT_PENDING,
+    "accepted": COUNT_ACCEPTED,
+    "refused": COUNT_REFUSED,
+    "ready": COUNT_READY,
+    "verified": COUNT_VERIFIED,
+    "deferred": COUNT_DEFERRED,
+    "checks": COUNT_CHECKS,
+    "settled": COUNT_SETTLED,
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `Batch.plan` found for each row; views of the batch's buffers, valid until its next `plan`.
+
+    `mask_ids` int32 (see `masks.tables`), `end_allowed` uint8 (1: the row's end tokens are legal), `status`
+    uint8: READY, PENDING (the row has no mask yet and must not be sampled from `mask_ids`) or LIMIT (it cannot have
+    one, the sequence must be ended).
+    """
+
+    slots: npt.NDArray[np.int32]
+    mask_ids: npt.NDArray[np.int32]
+    end_allowed: npt.NDArray[np.uint8]
+    status: npt.NDArray[np.uint8]
+
+    @property
+    def all_ready(self) -> bool:
+        return not (self.status != READY).any()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What `Batch.settle` made of each planned row; views of buffers, valid until the next `plan` or `sample`.
+
+    `tokens` int32: the rows' tokens, those that were sampled and those that were verified; -1 where there is none.
+    `status` uint8: READY (sampled under its mask), VERIFIED (the token that its mask would have given, with the same
+    noise), DEFERRED (no token yet: keep the row's logits and sample from them again in the next step, at the same
+    position of the noise) or LIMIT (as in the plan).
+    """
+
+    slots: npt.NDArray[np.int32]
+    tokens: npt.NDArray[np.int32]
+    status: npt.NDArray[np.uint8]
+
+    @property
+    def deferred(self) -> npt.NDArray[np.bool_]:
+        """bool, one a row."""
+        deferred: npt.NDArray[np.bool_] = self.status == DEFERRED
+        return deferred

@@ -1,0 +1,359 @@
+"""Settling rows whose masks are not there yet: a token that their masks would certainly have given, or none.
+
+A row's candidates (`masks.candidates`) are looked up in its grammar in the order of their scores. The first legal one
+that top-k, top-p and min-p keep is the token that the whole mask would give, with the same noise. They apply to legal
+tokens only, of which the row knows those it has looked up, so there are three answers: kept for certain, left out for
+certain, or open. If open, further candidates are looked up, which narrows both sides; past the last one the row is
+deferred. The bounds, with A the tokens known to be legal and R those known not to be:
+
+* top-k: a token is kept if fewer than k tokens above it are not in R, left out if k above it are in A.
+* top-p: kept if the weight above it, less that of R above it, is below top_p times the weight of A (with top-k: of
+  those in A that are certain to be among the first k); left out if the weight of A above it is at least top_p
+  times the weight of all possible tokens less that of R.
+* min-p: by its weight relative to the largest legal logit, known or bounded from either side.
+* A token that is certain to be the first legal one in the truncation order is kept by all three.
+
+Weights are relative to the largest *possible* logit, the mask's are to the largest *legal* one. Where a token of A has
+the former, they are the same integers and the comparisons are exact. Otherwise the ratio of two weights is
+the same but for rounding: `noise.weight` is within 0.51 + 2e-7 of its value, and its argument, x less the maximum, is
+rounded at 2**-24 of at most 30. So a sum S of n weights stands for a true one between S * (1 - SLACK) - 2 * n and
+S * (1 + SLACK) + 2 * n, in its own unit or a larger one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._numba import helper, kernel
+from .advance import accept_token
+from .arena import ACCEPTED, REFUSED
+from .candidates import CANDIDATES
+from .layout import (
+    B_COUNTERS,
+    B_MIN_TOKENS,
+    B_POSITION,
+    B_SCRATCH,
+    B_SLOT_GRAMMAR,
+    COMPLETE,
+    CONFIG_FLAGS,
+    COUNT_CHECKS,
+    COUNT_DEFERRED,
+    COUNT_READY,
+    COUNT_SETTLED,
+    COUNT_VERIFIED,
+    COUNT_WORK,
+    DEFERRED,
+    FINISHED,
+    PENDING,
+    READY,
+    VERIFIED,
+    WORK_CONFIG_WORDS,
+)
+from .memory import load_i32, load_i64, load_u8, store_u8
+from .noise import ONE, weight
+from .outcome import Outcome, Plan
+from .pool import count as count_up
+from .sampling_numba import TEMPERATURE_LOWEST, mass_limit, weight_limit
+from .step import config_at, is_end, named_end
+
+if TYPE_CHECKING:
+    from .candidates import Candidates
+
+#: Fuel of looking a candidate up, besides its bytes, and of one look at all certificates of a row.
+CHECK_COST = 8
+DECISION_COST = 16
+#: Relative error that two sums of weights relative to different maxima may have, both together.
+SLACK = 2.0**-17
+#: What is known of a candidate. CLOSING: an end token that is legal only where nothing else is.
+_REFUSED, _LEGAL, _CLOSING, _OPEN = range(4)
+#: Whether top-k, top-p and min-p keep a token.
+_OUT, _IN, _UNSURE = range(3)
+
+
+@helper
+def _end_state(batch, grammar, slot, config, position):  # type: ignore[no-untyped-def]
+    """What the row's end tokens are, as `step.plan_rows` has it where the mask is not empty."""
+    flags = load_i64(config, CONFIG_FLAGS)
+    if flags & FINISHED:
+        return _REFUSED
+    late = position >= load_i64(load_i64(batch, B_MIN_TOKENS), slot)
+    if (flags & COMPLETE and late) or named_end(batch, grammar, config, slot):
+        return _LEGAL
+    return _CLOSING if flags & COMPLETE else _REFUSED
+
+
+@helper
+def _look_up(batch, grammar, slot, token):  # type: ignore[no-untyped-def]
+    """What the slot's grammar says of one token."""
+    position = load_i64(load_i64(batch, B_POSITION), slot)
+    config = config_at(batch, slot, position)
+    if is_end(batch, slot, token):
+        return _end_state(batch, grammar, slot, config, position)
+    target = load_i64(batch, B_SCRATCH) + 8 * WORK_CONFIG_WORDS
+    answer = accept_token(batch, grammar, slot, position, config, token, target, False)
+    if answer == ACCEPTED:
+        return _LEGAL
+    # Past a limit of the stack graph it is not known whether the mask would have it.
+    return _REFUSED if answer == REFUSED else _OPEN
+
+
+@helper
+def _certain_rank(row: int, j: int, n: int, ranks: NDArray[Any], known: NDArray[Any]) -> int:
+    """The most legal tokens that can be above candidate j."""
+    above = np.int64(ranks[row, j])
+    for i in range(n):
+        if ranks[row, i] < ranks[row, j] and (known[i] == _REFUSED or known[i] == _CLOSING):
+            above -= 1
+    return above
+
+
+@helper
+def _keeps_mass(
+    row: int,
+    j: int,
+    n: int,
+    ranks: NDArray[Any],
+    weights: NDArray[Any],
+    aboves: NDArray[Any],
+    xs: NDArray[Any],
+    known: NDArray[Any],
+    top_k: int,
+    top_p: float,
+    possible: int,
+    total: int,
+    largest: float,
+) -> int:
+    """The answer of top-p for candidate j; the first n candidates are known."""
+    same = False  # whether weights are those relative to the largest legal logit
+    most_above = np.int64(aboves[row, j])
+    tokens_above = np.int64(ranks[row, j])
+    least_above = np.int64(0)
+    legal_above = 0
+    least = np.int64(0)
+    legal = 0
+    most = np.int64(total)
+    for i in range(n):
+        own = weights[row, i]
+        higher = ranks[row, i] < ranks[row, j]
+        if known[i] == _LEGAL:
+            same = same or xs[row, i] == largest
+            if higher:
+                least_above += own
+                legal_above += 1
+            if top_k <= 0 or _certain_rank(row, i, n, ranks, known) < top_k:
+                least += own
+                legal += 1
+        elif known[i] != _OPEN:
+            most -= own
+            if higher:
+                most_above -= own
+                tokens_above -= 1
+    if same:
+        if most_above < mass_limit(least, top_p):
+            return _IN
+        return _OUT if least_above >= mass_limit(most, top_p) else _UNSURE
+    share = np.float64(top_p)
+    if most_above * (1.0 + SLACK) + 2.0 * tokens_above < share * (least * (1.0 - SLACK) - 2.0 * legal):
+        return _IN
+    if least_above * (1.0 - SLACK) - 2.0 * legal_above >= share * (most * (1.0 + SLACK) + 2.0 * possible) + 2.0:
+        return _OUT
+    return _UNSURE
+
+
+@helper
+def _keeps_weight(
+    row: int,
+    j: int,
+    n: int,
+    ranks: NDArray[Any],
+    xs: NDArray[Any],
+    known: NDArray[Any],
+    limit: int,
+    largest: float,
+) -> int:
+    """The answer of min-p for candidate j; `limit` is the least weight that it keeps."""
+    # No legal token is above `most`: those of the lowest ranks are known not to be.
+    most = largest
+    rank = 0
+    found = True
+    while found:
+        found = False
+        for i in range(n):
+            if ranks[row, i] == rank:
+                most = xs[row, i]
+                found = known[i] == _REFUSED or known[i] == _CLOSING
+        rank += 1
+    best = xs[row, j]
+    for i in range(n):
+        if known[i] == _LEGAL:
+            best = max(best, xs[row, i])
+    if best == most:
+        return _IN if weight(xs[row, j] - most) >= limit else _OUT
+    if weight(xs[row, j] - most) * (1.0 - SLACK) - 2.0 >= limit:
+        return _IN
+    return _OUT if weight(xs[row, j] - best) * (1.0 + SLACK) + 2.0 < limit else _UNSURE
+
+
+@kernel(
+    "int64(int64, int64, int64, int64, int32[::1], int32[:, ::1], float32[:, ::1], int32[:, ::1], int64[:, ::1], "
+    "int64[:, ::1], int32[::1], int64[::1], float32[::1], float32[::1], int32[::1], float32[::1], float32[::1], "
+    "uint8[::1], int32[::1], int64)"
+)
+def settle_rows(
+    batch: int,
+    slots: int,
+    rows: int,
+    fuel: int,
+    counts: NDArray[Any],
+    tokens: NDArray[Any],
+    xs: NDArray[Any],
+    ranks: NDArray[Any],
+    weights: NDArray[Any],
+    aboves: NDArray[Any],
+    possibles: NDArray[Any],
+    totals: NDArray[Any],
+    largests: NDArray[Any],
+    temperatures: NDArray[Any],
+    top_ks: NDArray[Any],
+    top_ps: NDArray[Any],
+    min_ps: NDArray[Any],
+    known: NDArray[Any],
+    sampled: NDArray[Any],
+    status: int,
+) -> int:
+    """Settle `rows` rows in order; `slots` is the address of int32[rows]. Returns the fuel left, at least 0.
+
+    Candidates are looked up while `fuel` lasts, at least one in all, so that no more is used beyond it than one token
+    walk with CHECK_COST and DECISION_COST. A row that it ends in forgets what it knows: it looks the same up again.
+    `status` (uint8[rows], `plan_rows`'s) and `sampled` get what became of the PENDING ones. `known`: scratch,
+    uint8[candidates of a row].
+    """
+    store = load_i64(batch, B_SLOT_GRAMMAR)
+    counters = load_i64(batch, B_COUNTERS)
+    begin = max(fuel, 1)
+    fuel = begin
+    checks = 0
+    verified = 0
+    deferred = 0
+    ready = 0
+    for row in range(rows):
+        slot = load_i32(slots, row)
+        state = load_u8(status, row)
+        if state == READY and slot >= 0:
+            ready += 1
+        if state != PENDING or slot < 0:
+            continue
+        grammar = load_i64(store, slot)
+        n = np.int64(counts[row])
+        if grammar == 0:
+            n = 0
+        greedy = not temperatures[row] >= TEMPERATURE_LOWEST
+        top_k = np.int64(top_ks[row])
+        top_p = top_ps[row]
+        min_p = min_ps[row]
+        at = 0
+        looked = 0
+        fresh = False
+        token = np.int64(-1)
+        while at < n:
+            if at < looked:
+                if known[at] == _REFUSED or known[at] == _CLOSING:
+                    at += 1
+                    continue
+                if known[at] == _OPEN:
+                    break
+                answer = _IN
+                if not greedy and (top_k > 0 or top_p < ONE or min_p > 0):
+                    if fuel <= 0 and not fresh:
+                        break
+                    fresh = False
+                    fuel -= DECISION_COST
+                    highest = _certain_rank(row, at, looked, ranks, known)
+                    if highest > 0:
+                        legal_above = 0
+                        for i in range(looked):
+                            if known[i] == _LEGAL and ranks[row, i] < ranks[row, at]:
+                                legal_above += 1
+                        if top_k > 0 and highest >= top_k:
+                            answer = _OUT if legal_above >= top_k else _UNSURE
+                        if top_p < ONE and answer != _OUT:
+                            kept = _keeps_mass(
+                                row, at, looked, ranks, weights, aboves, xs, known, top_k, top_p, possibles[row],
+                                totals[row], largests[row],
+                            )  # fmt: skip
+                            answer = kept if kept != _IN else answer
+                        if min_p > 0 and answer != _OUT:
+                            limit = weight_limit(min_p)
+                            kept = _keeps_weight(row, at, looked, ranks, xs, known, limit, largests[row])
+                            answer = kept if kept != _IN else answer
+                if answer == _IN:
+                    token = np.int64(tokens[row, at])
+                    break
+                if answer == _OUT:
+                    at += 1
+                    continue
+            if looked == n or fuel <= 0:
+                break
+            before = load_i64(counters, COUNT_WORK)
+            known[looked] = _look_up(batch, grammar, slot, np.int64(tokens[row, looked]))
+            fuel -= CHECK_COST + load_i64(counters, COUNT_WORK) - before
+            looked += 1
+            checks += 1
+            fresh = True
+        sampled[row] = token
+        store_u8(status, row, VERIFIED if token >= 0 else DEFERRED)
+        if token >= 0:
+            verified += 1
+        else:
+            deferred += 1
+    count_up(batch, COUNT_WORK, CHECK_COST * checks)
+    count_up(batch, COUNT_SETTLED, begin - fuel)
+    count_up(batch, COUNT_CHECKS, checks)
+    count_up(batch, COUNT_READY, ready)
+    count_up(batch, COUNT_VERIFIED, verified)
+    count_up(batch, COUNT_DEFERRED, deferred)
+    return max(fuel, 0)
+
+
+class Settler:
+    """What a batch keeps from its plan for settling the rows: their slots and status, copied. Room for `slots` rows."""
+
+    def __init__(self, slots: int) -> None:
+        self._rows = 0
+        self._slots = np.zeros(slots, np.int32)
+        self._planned = np.zeros(slots, np.uint8)
+        self._status = np.zeros(slots, np.uint8)
+        self._known = np.zeros(CANDIDATES, np.uint8)
+
+    def take(self, plan: Plan) -> None:
+        """The rows to settle next."""
+        self._rows = len(plan.slots)
+        self._slots[: self._rows] = plan.slots
+        self._planned[: self._rows] = plan.status
+
+    def settle(self, batch: int, candidates: Candidates, fuel: int) -> Outcome:
+        """`Batch.settle` of the batch at this address."""
+        rows, tokens, parameters = candidates.rows, candidates.sampled, candidates.parameters
+        if rows != self._rows or tokens is None or parameters is None or len(tokens) != rows:
+            raise ValueError(f"candidates of {rows} rows for a plan of {self._rows}")
+        if len(self._known) < candidates.tokens.shape[1]:
+            self._known = np.zeros(candidates.tokens.shape[1], np.uint8)
+        self._status[:rows] = self._planned[:rows]
+        settle_rows(
+            batch,
+            self._slots.ctypes.data,
+            rows,
+            fuel,
+            *candidates.arrays(),
+            parameters.temperature,
+            parameters.top_k,
+            parameters.top_p,
+            parameters.min_p,
+            self._known,
+            tokens,
+            self._status.ctypes.data,
+        )
+        return Outcome(self._slots[:rows], tokens, self._status[:rows])

@@ -1,0 +1,138 @@
+"""Budgets delay tokens and never change them: rows without masks are verified or deferred, others do not wait."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stepmask
+from stepmask.grammar.limits import Limits
+from stepmask.integrations.engine.engine import Engine
+from stepmask.integrations.engine.request import Request
+from stepmask.integrations.engine.synthetic import SyntheticModel
+
+EOS = 256
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+WIDTH = 257 + 26 * 26 + 3
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> stepmask.Vocabulary:
+    """Single bytes, an end token, pairs of letters, and a model that is three ids wider."""
+    pairs = [(a + b).encode() for a, b in itertools.product(LETTERS, repeat=2)]
+    tokens = [*(bytes([byte]) for byte in range(256)), b"", *pairs]
+    return stepmask.Vocabulary.from_bytes(tokens, eos=[EOS], special=[EOS])
+
+
+@pytest.fixture(scope="module")
+def grammars(vocabulary: stepmask.Vocabulary) -> list[Any]:
+    """Masks of all of them are found on demand, state by state."""
+    rng = np.random.default_rng(0)
+    built = []
+    for number in range(24):
+        c, d, e = rng.choice(list(LETTERS), 3, replace=False).tolist()
+        grammar = [
+            stepmask.regex(f"[^{c}]{{2,9}}{c}[{d}-z ]*"),
+            stepmask.regex(f"(?:[^{c},]{{1,5}},){{1,20}}"),
+            stepmask.regex(f"(?:{c}{d}|{d}[a-m]|é|[0-9]{{2}}|[{min(e, 'y')}-z]{{3}}){{2,30}}"),
+            stepmask.gbnf(f'root ::= "(" (root ("," root)*)? ")" | [{c}-z0-9]+ | "\\"" [^"{d}]* "\\""'),
+        ][number % 4]
+        built.append(stepmask.compile(grammar, vocabulary, Limits(max_eager_contexts=0), use_cache=False))
+    return built
+
+
+def random_requests(rng: np.random.Generator, grammars: list[Any], count: int) -> list[Request]:
+    return [
+        Request(
+            prompt_ids=rng.integers(0, 256, rng.integers(1, 90)).tolist(),
+            grammar=None if rng.random() < 0.1 else grammars[rng.integers(len(grammars))],
+            max_tokens=int(rng.integers(1, 25)),
+            temperature=float(rng.choice([0.0, 0.5, 1.0, 2.0])),
+            top_k=int(rng.choice([0, 0, 3, 30])),
+            top_p=float(rng.choice([1.0, 0.5, 0.95])),
+            min_p=float(rng.choice([0.0, 0.0, 0.05])),
+            seed=int(rng.integers(0, 2**60)),
+            min_tokens=int(rng.choice([0, 0, 1])),
+            logprobs=bool(rng.random() < 0.1),
+        )
+        for _ in range(count)
+    ]
+
+
+def run(vocabulary: stepmask.Vocabulary, requests: list[Request], budget: float | None, slots: int = 6) -> Engine:
+    engine = Engine(SyntheticModel(WIDTH, seed=1), vocabulary, slots, 160, budget_us=budget)
+    engine.handles = [engine.submit(request) for request in requests]  # type: ignore[attr-defined]
+    engine.run()
+    return engine
+
+
+def answers(engine: Engine) -> list[Any]:
+    handles = engine.handles  # type: ignore[attr-defined]
+    return [(handle.token_ids, handle.log_probabilities, handle.finish_reason) for handle in handles]
+
+
+def test_every_budget_gives_the_same_tokens(vocabulary: stepmask.Vocabulary, grammars: list[Any]) -> None:
+    """At 0, tiny and normal, whichever rows share a batch; the rows without masks are of both kinds, many of each."""
+    rng = np.random.default_rng(1)
+    outcomes = {"ready": 0, "verified": 0, "deferred": 0}
+    for number in range(10):
+        requests = random_requests(rng, grammars, 20)
+        free = run(vocabulary, requests, None)
+        assert free.recorder.outcomes()["verified"] == free.recorder.outcomes()["deferred"] == 0
+        expected = answers(free)
+        # A budget of 0 does one unit of work a step: thousands of steps a mask, so few of them.
+        smallest = 0.0 if number == 0 else 0.5
+        for budget, slots in ((smallest, 6), (2.0, 3), (20.0, 6), (200.0, 6)):
+            engine = run(vocabulary, requests, budget, slots)
+            assert answers(engine) == expected
+            for name, count in engine.recorder.outcomes().items():
+                outcomes[name] += count
+            counters = engine._rows._batch.counters
+            assert counters["verified"] == engine.recorder.outcomes()["verified"]
+            assert counters["deferred"] == engine.recorder.outcomes()["deferred"]
+    print(outcomes)
+    assert outcomes["verified"] > 500 and outcomes["deferred"] > 500
+
+
+class Counting(SyntheticModel):
+    """Adds to each row's logits what no other forward pass adds to them: whoever samples twice sees other logits."""
+
+    forwards = 0
+
+    def decode(self, cache, tokens, positions):
+        self.forwards += 1
+        logits = super().decode(cache, tokens, positions)
+        logits += np.random.default_rng(self.forwards).normal(size=logits.shape).astype(np.float32)
+        return logits
+
+
+def test_a_deferred_row_keeps_its_logits(vocabulary: stepmask.Vocabulary, grammars: list[Any]) -> None:
+    """Alone in the engine it needs no second forward pass, so a model that never repeats itself gives the same."""
+    request = Request([1], grammars[1], max_tokens=20, temperature=1.0, top_p=0.9, seed=4)
+    results = []
+    for budget in (None, 0.0):
+        model = Counting(WIDTH, seed=1)
+        engine = Engine(model, vocabulary, 2, 160, budget_us=budget)
+        handle = engine.submit(request)
+        engine.run()
+        results.append((handle.token_ids, model.forwards))
+    assert results[0] == results[1]
+    assert engine.recorder.outcomes()["deferred"] > 0
+
+
+def test_neighbours_do_not_wait(vocabulary: stepmask.Vocabulary, grammars: list[Any]) -> None:
+    """Rows without a grammar, and those whose masks are there, get a token in every step."""
+    engine = Engine(SyntheticModel(WIDTH, seed=1), vocabulary, 4, 160, budget_us=0.0)
+    free = engine.submit(Request([3], max_tokens=30, ignore_eos=True))
+    waiting = engine.submit(Request([5], grammars[0], max_tokens=30, temperature=1.0, logprobs=True))
+    for step in range(1, 31):
+        engine.step()
+        assert len(free.token_ids) == step
+    assert len(waiting.token_ids) < 30
+    assert engine.recorder.outcomes()["deferred"] > 0
+    waiting.cancel()
+    engine.run()
+    assert waiting.finish_reason == "cancelled"
