@@ -33,6 +33,7 @@ from .layout import (
     B_TEXT_START,
     B_VOCABULARY,
     B_VOCABULARY_START,
+    B_WAITING,
     COMPLETE,
     CONFIG_FIRST_HEAD,
     CONFIG_FLAGS,
@@ -93,6 +94,7 @@ def start_slot(batch, slot):  # type: ignore[no-untyped-def]
     config = config_at(batch, slot, 0)
     store_i64(load_i64(batch, B_POSITION), slot, 0)
     store_i64(load_i64(batch, B_OLDEST), slot, 0)
+    store_i64(load_i64(batch, B_WAITING), slot, 0)
     if load_i64(automaton, H_FLAGS) & RECURSIVE:
         return call_start(batch, grammar, slot, config)
     if load_i64(automaton, H_FLAGS) & LAZY:
@@ -326,6 +328,7 @@ def _move_on(batch, slot):  # type: ignore[no-untyped-def]
     position = load_i64(positions, slot)
     oldest = load_i64(batch, B_OLDEST)
     store_i64(positions, slot, position + 1)
+    store_i64(load_i64(batch, B_WAITING), slot, 0)
     if position + 1 - load_i64(oldest, slot) > history - 2:
         store_i64(oldest, slot, position + 3 - history)
 
@@ -402,6 +405,7 @@ def flags_after(batch, slot, position):  # type: ignore[no-untyped-def]
 def fork_slot(batch, source, target):  # type: ignore[no-untyped-def]
     """Make slot `target` equal to slot `source`, history and end tokens included."""
     position = load_i64(load_i64(batch, B_POSITION), source)
+    store_i64(load_i64(batch, B_WAITING), target, 0)
     oldest = load_i64(load_i64(batch, B_OLDEST), source)
     for at in range(oldest, position + 1):
         _copy_config(config_at(batch, source, at), config_at(batch, target, at))

@@ -16,6 +16,7 @@ from .arena import ACCEPTED, REFUSED, TOO_DEEP
 from .blocks import batch_block, graph_blocks
 from .errors import StackLimitError, VocabularyError
 from .finish import lazy_distances, shortest_completion
+from .late import finish
 from .layout import (
     B_ARENA_USED,
     B_ARENA_WORDS,
@@ -53,7 +54,7 @@ from .layout import (
     SCRATCH_BLOCK_WORDS,
 )
 from .memory import Block
-from .outcome import COUNTER_NAMES, SETTLE_SHARE, Outcome, Plan
+from .outcome import COUNTER_NAMES, SETTLE_SHARE, Late, Outcome, Plan
 from .resident import Resident
 from .settle import Settler
 from .tables import EndSets, MaskTables
@@ -336,9 +337,16 @@ class Batch:
 
     # ------------------------------------------------------------------ the step
 
-    def plan(self, slots: npt.NDArray[np.int32]) -> Plan:
-        """Masks of the rows in `slots` (int32; -1 is an unconstrained row), within the budget."""
-        plan = self._plan(self._checked(slots), self.plan_fuel)
+    def plan(self, slots: npt.NDArray[np.int32], late: Late = Late.DEFER) -> Plan:
+        """Masks of the rows in `slots` (int32; -1 is an unconstrained row), within the budget.
+
+        `late`: what becomes of rows whose masks are not there by then. Raises `MemoryError` where they are to be
+        finished and the pool cannot hold those of one step (`pool_masks`).
+        """
+        slots = self._checked(slots)
+        plan = self.plan_within(slots, self.plan_fuel if late is Late.DEFER else self.fuel)
+        if late is Late.FINISH and (plan.status == PENDING).any():
+            plan = finish(self, slots, plan)
         self._settler.take(plan)
         return plan
 
@@ -351,7 +359,8 @@ class Batch:
         """
         return self._settler.settle(self._address, candidates, self.settle_fuel + self._fuel_left)
 
-    def _plan(self, slots: npt.NDArray[np.int32], fuel: int) -> Plan:
+    def plan_within(self, slots: npt.NDArray[np.int32], fuel: int) -> Plan:
+        """`plan` with so much fuel, for slots that are in range."""
         rows = len(slots)
         left = _step.plan_rows(
             self._address,
@@ -399,7 +408,7 @@ class Batch:
         self._row[0] = slot
         status = PENDING
         while status == PENDING:
-            plan = self._plan(self._row, _step.NO_FUEL_LIMIT)
+            plan = self.plan_within(self._row, _step.NO_FUEL_LIMIT)
             status = plan.status[0]
         if status != READY:
             raise StackLimitError("the grammar has too many open ways to read this text")
@@ -476,7 +485,11 @@ class Batch:
         return EndSets(start, np.array([i for e in ends for i in e], np.int32))
 
     @property
+    def counter_values(self) -> npt.NDArray[np.int64]:
+        """The counters themselves, by `layout`'s numbers."""
+        return self._block.arrays[B_COUNTERS]
+
+    @property
     def counters(self) -> dict[str, int]:
         """Work and outcomes since the batch was made."""
-        values = self._block.arrays[B_COUNTERS]
-        return {name: int(values[i]) for name, i in COUNTER_NAMES.items()}
+        return {name: int(self.counter_values[i]) for name, i in COUNTER_NAMES.items()}

@@ -165,8 +165,10 @@ CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
     B_REQUEST,  # int64[REQUEST_WORDS] what it is to do
     B_DIRECT,  # 1: masks of recursive grammars by walking the whole stack, without contexts
     B_MOVES,  # how often blocks of any arena have moved, or others have taken their place
+    B_PLANS,  # how many steps have been planned
+    B_WAITING,  # int64[slots] number of the plan since which the slot has been waiting for its mask, 0: it is not
     B_FIELDS,
-) = range(64)
+) = range(66)
 VISIT_PAIRS, VISIT_CALLED, VISIT_RETURNS, VISIT_CONTINUATIONS, VISIT_FULL, VISIT_WORDS = range(6)
 MAX_EVENTS = 1 << 17
 MAX_KEYS = 256
@@ -232,8 +234,10 @@ FRESH_WORDS = FRESH_DONE + MAX_DONE
     COUNT_DEFERRED,  # rows that took none
     COUNT_CHECKS,  # candidates looked up
     COUNT_SETTLED,  # the part of the work that settling rows took
+    COUNT_OVERRUNS,  # rows whose masks were finished over the budget
+    COUNT_OVER,  # the part of the work that this took
     COUNTERS,
-) = range(16)
+) = range(18)
 
 # ------------------------------------------------------------------------------- mask ids
 UNCONSTRAINED = -1

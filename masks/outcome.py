@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,8 @@ from .layout import (
     COUNT_HITS,
     COUNT_MASKS,
     COUNT_MISSES,
+    COUNT_OVER,
+    COUNT_OVERRUNS,
     COUNT_PENDING,
     COUNT_PROMOTED,
     COUNT_READY,
@@ -47,7 +50,19 @@ COUNTER_NAMES = {
     "deferred": COUNT_DEFERRED,
     "checks": COUNT_CHECKS,
     "settled": COUNT_SETTLED,
+    "overruns": COUNT_OVERRUNS,
+    "over": COUNT_OVER,
 }
+
+
+class Late(Enum):
+    """What a host gets for a row whose mask is not there within the budget. `docs/step_contract.md` compares them."""
+
+    #: Bounded and exact: the row is PENDING. The host samples candidates, has them settled, and lets a deferred row sit
+    #: the step out; its tokens are the same at every budget.
+    DEFER = "defer"
+    #: Exact: the mask is finished over the budget, counted as an overrun. For hosts that need every mask at once.
+    FINISH = "finish"
 
 
 @dataclass(frozen=True)

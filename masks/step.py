@@ -16,6 +16,7 @@ from .layout import (
     B_JOB,
     B_JOB_TOTAL,
     B_MIN_TOKENS,
+    B_PLANS,
     B_POSITION,
     B_RUN_JOB,
     B_SCRATCH,
@@ -24,6 +25,7 @@ from .layout import (
     B_TEXT_START,
     B_VOCABULARY,
     B_VOCABULARY_START,
+    B_WAITING,
     B_WORDS,
     COMPLETE,
     CONFIG_FLAGS,
@@ -69,6 +71,8 @@ from .trie import V_MAX_BYTES
 from .walk import begin_job
 
 NO_FUEL_LIMIT = 1 << 62
+#: A place in the order of waiting: number of a plan << ROW_BITS | row.
+ROW_BITS = 20
 
 
 @helper
@@ -230,22 +234,40 @@ def named_end(batch, grammar, config, slot):  # type: ignore[no-untyped-def]
     return False
 
 
+@helper
+def _longest_waiting(batch, slots, rows, status, after):  # type: ignore[no-untyped-def]
+    """Place of the PENDING row that has waited longest, of those behind the place `after`; -1: there is none."""
+    waiting = load_i64(batch, B_WAITING)
+    first = -1
+    for row in range(rows):
+        if load_u8(status, row) == PENDING:
+            place = (load_i64(waiting, load_i32(slots, row)) << ROW_BITS) | row
+            if place > after and (first < 0 or place < first):
+                first = place
+    return first
+
+
 @kernel("int64(int64, int64, int64, int64, int64, int64, int64)")
 def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type: ignore[no-untyped-def]
     """Masks of `rows` rows.
 
     `slots`: address of int32[rows], a negative slot is an unconstrained row. Written: `mask_ids`
     (int32[rows]), `end_allowed` (uint8[rows]), `status` (uint8[rows]: READY, PENDING or LIMIT). Cold masks are
-    computed while `fuel` lasts, an unfinished one first; at least one unit of work is always done.
+    computed while `fuel` lasts, an unfinished one first, then those of the rows that have waited longest; at least one
+    unit of work is always done. So a row is PENDING in at most as many plans as the masks that were waited for before
+    its own take, rounded up, and one more.
     Returns the fuel left, or -1 where a slot is not in use.
     """
     make_room(batch, rows)
     store_i64(batch, B_STEP_EPOCH, load_i64(batch, B_EPOCH))
     store = load_i64(batch, B_SLOT_GRAMMAR)
     job = load_i64(batch, B_JOB)
+    waiting = load_i64(batch, B_WAITING)
+    number = load_i64(batch, B_PLANS) + 1
+    store_i64(batch, B_PLANS, number)
     cold = rows
     fuel = max(fuel, 1)
-    # Turn 0 looks up what is there. Turn 1 may only finish the mask that an earlier step began, for any row; turn 2
+    # Turn 0 looks up what is there. Turn 1 only finishes the mask that an earlier step began, for any row; turn 2
     # computes others. If that mask is still unfinished it is of no row planned now: turn 3 drops it and serves these.
     # One place calls `_plan_row`, because each would be compiled with a copy of it.
     for turn in range(4):
@@ -253,7 +275,17 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
             break
         if turn == 3:
             store_i64(job, J_STAGE, IDLE)
-        for row in range(rows):
+        place = -1
+        for attempt in range(rows):
+            row = attempt
+            if turn == 1 and load_i64(job, J_STAGE) == IDLE:
+                break
+            if turn > 0 and fuel > 0:
+                place = _longest_waiting(batch, slots, rows, status, place)
+                if place < 0:
+                    break
+                row = place & ((1 << ROW_BITS) - 1)
+                fuel = max(fuel - rows // 16, 1)
             slot = load_i32(slots, row)
             if turn == 0:
                 store_u8(status, row, PENDING)
@@ -274,7 +306,10 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
                 store_i32(mask_ids, row, mask_id if mask_id >= 0 else KIND_EMPTY << KIND_SHIFT)
                 store_u8(end_allowed, row, end)
                 store_u8(status, row, READY if mask_id >= 0 else LIMIT)
+                store_i64(waiting, slot, 0)
                 cold -= 1
+            elif load_i64(waiting, slot) == 0:
+                store_i64(waiting, slot, number)
     for row in range(rows):
         if load_u8(status, row) == PENDING:
             store_i32(mask_ids, row, KIND_EMPTY << KIND_SHIFT)

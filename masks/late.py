@@ -1,0 +1,29 @@
+"""Masks that are not there within the budget, for hosts that need one of every row at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from .layout import COUNT_MASKS, COUNT_OVER, COUNT_OVERRUNS, COUNT_WORK, PENDING
+from .outcome import Plan
+from .step import NO_FUEL_LIMIT
+
+if TYPE_CHECKING:
+    from .batch import Batch
+
+
+def finish(batch: Batch, slots: npt.NDArray[np.int32], plan: Plan) -> Plan:
+    """The plan with all its masks, whatever that takes; rows and work over the budget are counted."""
+    counters = batch.counter_values
+    waiting, work, made = int((plan.status == PENDING).sum()), int(counters[COUNT_WORK]), -1
+    while (plan.status == PENDING).any():
+        if made == counters[COUNT_MASKS]:
+            raise MemoryError("the masks of one step do not fit into the pool: more pool_masks or fewer slots")
+        made = int(counters[COUNT_MASKS])
+        plan = batch.plan_within(slots, NO_FUEL_LIMIT)
+    counters[COUNT_OVERRUNS] += waiting
+    counters[COUNT_OVER] += counters[COUNT_WORK] - work
+    return plan
