@@ -17,9 +17,11 @@ import numpy.typing as npt
 
 from ..masks.arena import ACCEPTED
 from ..masks.batch import Batch
-from ..masks.layout import LIMIT
-from ..masks.sampling import Sampler
-from ..masks.tables import KIND_EMPTY, KIND_SHIFT, UNCONSTRAINED, EndSets
+from ..masks.late import legal_candidates
+from ..masks.layout import LIMIT, PENDING
+from ..masks.outcome import Late
+from ..masks.sampling import Sampler, SamplingParameters
+from ..masks.tables import KIND_EMPTY, KIND_LIST, KIND_SHIFT, UNCONSTRAINED, EndSets, MaskTables
 
 if TYPE_CHECKING:
     from typing import Any
@@ -49,7 +51,8 @@ class Sequences:
     """States of rows by their tokens, and the masks of a step's rows.
 
     `eos`: the end tokens (default: the vocabulary's). `pad`: a token that finished rows may also take. `min_tokens`,
-    `text_start`: as of `Batch.add`. Raises `ValueError` where no end token is known.
+    `text_start`: as of `Batch.add`. `budget_us`: as of `Batch`. `late`: what a row gets whose mask is not there within
+    it, FINISH or PARTIAL (or their values). Raises `ValueError` where no end token is known, or for another `late`.
     """
 
     def __init__(
@@ -60,7 +63,13 @@ class Sequences:
         pad: int | None = None,
         min_tokens: int = 0,
         text_start: bool = False,
+        budget_us: float | None = 200,
+        late: Late | str = Late.FINISH,
     ) -> None:
+        self._late = Late(late)
+        if self._late is Late.DEFER:
+            raise ValueError("this host needs a token of every row: late must be 'finish' or 'partial'")
+        self._budget_us = budget_us
         ends = vocabulary.eos if eos is None else eos
         if not ends:
             raise ValueError("the vocabulary has no known end token: name them with eos=")
@@ -125,7 +134,8 @@ class Sequences:
             self._states.move_to_end(state)
         if self._batch is None or self._batch.slots < 2 * len(needed):  # each row, and the state that it goes on from
             self._states.clear()
-            self._batch = Batch(self.vocabulary, max(64, 2 * len(needed) + 32), None, max_rollback=0)
+            slots = max(64, 2 * len(needed) + 32)
+            self._batch = Batch(self.vocabulary, slots, self._budget_us, max_rollback=0)
         new = sum(state not in self._states for state in needed)
         self._drop(max(0, len(self._states) + new - self._batch.slots), keep)
 
@@ -135,27 +145,93 @@ class Sequences:
             if slot != CLOSED_ROW and self._batch is not None:
                 self._batch.remove(slot)
 
-    def apply(self, logits: Any, slots: npt.NDArray[np.int32]) -> None:
+    @property
+    def counters(self) -> dict[str, int]:
+        """`Batch.counters`; "overruns": rows whose masks were finished over the budget, "partial": given a part."""
+        return {} if self._batch is None else self._batch.counters
+
+    def apply(self, logits: Any, slots: npt.NDArray[np.int32], scores: Any = None) -> None:
         """Set the logits of tokens that are not legal to -inf, in place; rows without a grammar are left alone.
 
         `logits`: [rows, at least the vocabulary's width], as `stepmask.apply_masks` takes them; `slots` from `follow`.
+        `scores`: where `logits` are not what the host samples from, that (a tensor on any device).
         """
         chosen = np.flatnonzero(slots != FREE_ROW)
         if not chosen.size:
             return
         assert self._batch is not None
         closed = slots[chosen] == CLOSED_ROW
-        plan = self._batch.plan(np.where(closed, UNCONSTRAINED, slots[chosen]).astype(np.int32))
+        plan = self._batch.plan(np.where(closed, UNCONSTRAINED, slots[chosen]).astype(np.int32), self._late)
         closed |= plan.status == LIMIT  # such a row cannot go on
         mask_ids = np.where(closed, KIND_EMPTY << KIND_SHIFT, plan.mask_ids).astype(np.int32)
         end_allowed = np.where(closed, 1, plan.end_allowed).astype(np.uint8)
+        there = plan.status != PENDING
+        self._apply(logits, chosen[there], mask_ids[there], end_allowed[there], closed[there])
+        if not there.all():
+            self._apply_parts(logits, chosen, slots[chosen], plan.status.copy(), logits if scores is None else scores)
+
+    def _apply(
+        self,
+        logits: Any,
+        rows: npt.NDArray[np.int64],
+        mask_ids: npt.NDArray[np.int32],
+        end_allowed: npt.NDArray[np.uint8],
+        closed: npt.NDArray[np.bool_],
+        tables: MaskTables | None = None,
+    ) -> None:
+        assert self._batch is not None
         ends = [self._closing if one else self.ends for one in closed.tolist()]
         start = np.zeros(len(ends) + 1, np.int32)
         np.cumsum([len(one) for one in ends], out=start[1:])
         sets = EndSets(start, np.array([token for one in ends for token in one], np.int32))
-        if self._sampler_rows < chosen.size:
-            self._sampler_rows = int(chosen.size)
-            self._sampler = Sampler(self.vocabulary.width, self._sampler_rows)
-        self._sampler.apply_masks(
-            logits, self._batch.tables, mask_ids, end_allowed=end_allowed, end_sets=sets, rows=chosen.astype(np.int64)
+        self._sampler_of(rows.size).apply_masks(
+            logits, tables or self._batch.tables, mask_ids, end_allowed=end_allowed, end_sets=sets, rows=rows
         )
+
+    def _apply_parts(
+        self,
+        logits: Any,
+        rows: npt.NDArray[np.int64],
+        slots: npt.NDArray[np.int32],
+        status: npt.NDArray[np.uint8],
+        scores: Any,
+    ) -> None:
+        """Of the planned rows those that wait: masks of their best tokens that are legal, whole ones where none is."""
+        assert self._batch is not None
+        waiting = status == PENDING
+        best = scores[rows[waiting]]
+        if not isinstance(best, np.ndarray):
+            best = best.detach().float().cpu().numpy()
+        _, candidates = self._sampler_of(rows.size).sample(
+            best.astype(np.float32, copy=False),
+            np.full(rows.size, KIND_EMPTY << KIND_SHIFT, np.int32),
+            self._batch.tables,
+            end_sets=EndSets.same(rows.size, self.ends),
+            parameters=SamplingParameters.build(rows.size, temperature=0.0),
+            rows=np.maximum(np.cumsum(waiting) - 1, 0),
+            status=status,
+            possible=self._batch.possible,
+        )
+        legal = legal_candidates(self._batch, candidates)
+        found = legal.any(axis=1)
+        lists = [candidates.tokens[row, legal[row]] for row in np.flatnonzero(found).tolist()]
+        lengths = np.array([len(tokens) for tokens in lists], np.int32)
+        starts = (np.cumsum(lengths) - lengths).astype(np.int32)
+        none = np.zeros(0, np.int32)
+        tables = MaskTables(
+            np.zeros((0, self._sampler.words), np.uint32), starts, lengths, np.concatenate([none, *lists])
+        )
+        ends: npt.NDArray[np.bool_] = np.any(np.isin(candidates.tokens[: rows.size], self.ends) & legal, axis=1)
+        ids = (KIND_LIST << KIND_SHIFT | np.arange(len(lists))).astype(np.int32)
+        self._apply(logits, rows[found], ids, ends[found].astype(np.uint8), np.zeros(len(lists), np.bool_), tables)
+        rest = waiting & ~found
+        if rest.any():
+            plan = self._batch.plan(slots[rest], Late.FINISH)
+            closed = plan.status == LIMIT
+            self._apply(logits, rows[rest], plan.mask_ids, plan.end_allowed | closed, closed)
+
+    def _sampler_of(self, rows: int) -> Sampler:
+        if self._sampler_rows < rows:
+            self._sampler_rows = rows
+            self._sampler = Sampler(self.vocabulary.width, rows)
+        return self._sampler

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from transformers import LogitsProcessor
 
+from ..masks.outcome import Late
 from .sequences import Row, Sequences
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ class StepmaskLogitsProcessor(LogitsProcessor):
     grammar holds for all its rows. `eos`: the end tokens (default: the vocabulary's); pass what `generate` gets where
     that differs. `pad_token_id`: a token that finished rows may take beside the end tokens. `min_tokens`: no end before
     so many tokens. `text_start`: the generated text starts a text rather than going on after a prompt (SentencePiece).
+    `budget_us`: microseconds a step may spend on masks (counted, not timed; None: no limit). `late`: what a row gets
+    whose mask is not there by then: "finish", it is finished all the same, exact and counted as an overrun; "partial",
+    only those of the row's best 16 tokens that are legal (all legal ones where none of these is), bounded but biased
+    and counted. `counters` has both numbers.
 
     A row whose grammar is finished allows only end tokens, and so does one where something else (a forced token, a beam
     that ran out of legal tokens and has a score of -inf) took a token that is not legal.
@@ -47,6 +52,8 @@ class StepmaskLogitsProcessor(LogitsProcessor):
         pad_token_id: int | None = None,
         min_tokens: int = 0,
         text_start: bool = False,
+        budget_us: float | None = 200,
+        late: Late | str = Late.FINISH,
     ) -> None:
         self._grammars = list(grammars) if isinstance(grammars, Sequence) else [grammars]
         self._for_all = not isinstance(grammars, Sequence)
@@ -57,9 +64,20 @@ class StepmaskLogitsProcessor(LogitsProcessor):
                 raise ValueError("the grammars were compiled for different vocabularies")
             ends = [eos] if isinstance(eos, int) else eos
             self._sequences = Sequences(
-                present[0].vocabulary, eos=ends, pad=pad_token_id, min_tokens=min_tokens, text_start=text_start
+                present[0].vocabulary,
+                eos=ends,
+                pad=pad_token_id,
+                min_tokens=min_tokens,
+                text_start=text_start,
+                budget_us=budget_us,
+                late=late,
             )
         self._start = -1  # length of the prompts of the `generate` call in progress
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Work and outcomes so far, see `Sequences.counters`; empty before the first step."""
+        return {} if self._sequences is None else self._sequences.counters
 
     def reset(self) -> None:
         """Take the next call for the first step of a new `generate`."""
@@ -106,5 +124,5 @@ def masked(scores: torch.Tensor, sequences: Sequences, slots: npt.NDArray[np.int
         sequences.apply(result, slots)
         return result
     forbidden = torch.zeros(scores.shape, dtype=torch.bfloat16)
-    sequences.apply(forbidden, slots)
+    sequences.apply(forbidden, slots, scores)
     return scores.masked_fill((forbidden != 0).to(scores.device), float("-inf"))

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from transformers.generation.continuous_batching.cb_logits_processors import ContinuousBatchingLogitsProcessor
 
+from ..masks.outcome import Late
 from .sequences import CLOSED_ROW, FREE_ROW, Row, Sequences
 from .transformers import masked
 
@@ -36,16 +37,31 @@ class BatchingGrammars(ContinuousBatchingLogitsProcessor):
     """The grammars of a continuous-batching manager's requests. Requests without ``grammar=`` are unconstrained.
 
     `eos`: the end tokens (default: the vocabulary's); pass what the generation config has where that differs.
+    `min_tokens`, `budget_us`, `late`, `counters`: as of `StepmaskLogitsProcessor`.
     """
 
     supported_kwargs: dict[str, type] = {"grammar": GrammarHandle}  # noqa: RUF012 - as the base class has it
     ignored_kwargs: tuple[str, ...] = ()
 
-    def __init__(self, vocabulary: Vocabulary, *, eos: int | Sequence[int] | None = None, min_tokens: int = 0) -> None:
-        self._sequences = Sequences(vocabulary, eos=[eos] if isinstance(eos, int) else eos, min_tokens=min_tokens)
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        eos: int | Sequence[int] | None = None,
+        min_tokens: int = 0,
+        budget_us: float | None = 200,
+        late: Late | str = Late.FINISH,
+    ) -> None:
+        ends = [eos] if isinstance(eos, int) else eos
+        self._sequences = Sequences(vocabulary, eos=ends, min_tokens=min_tokens, budget_us=budget_us, late=late)
         self._grammars: dict[GrammarHandle, CompiledGrammar] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()  # `add` and `remove` are called beside the manager's thread
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Work and outcomes so far, see `Sequences.counters`; empty before the first step."""
+        return self._sequences.counters
 
     def add(self, compiled: CompiledGrammar) -> GrammarHandle:
         """The handle by which requests name this grammar. Equal for equal grammars."""

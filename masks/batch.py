@@ -133,7 +133,7 @@ class Batch:
         self._end_allowed = np.zeros(slots, np.uint8)
         self._status = np.zeros(slots, np.uint8)
         self._accepted = np.zeros(slots, np.uint8)
-        self._settler = Settler(slots)
+        self.settler = Settler(slots)
         self._fuel_left = 0
         #: Tokens that any mask of this batch may have: text, and those that its grammars name. uint32, LSB first.
         self.possible = np.zeros(2 * words, np.uint32)
@@ -344,10 +344,10 @@ class Batch:
         finished and the pool cannot hold those of one step (`pool_masks`).
         """
         slots = self._checked(slots)
-        plan = self.plan_within(slots, self.plan_fuel if late is Late.DEFER else self.fuel)
+        plan = self.plan_within(slots, self.fuel if late is Late.FINISH else self.plan_fuel)
         if late is Late.FINISH and (plan.status == PENDING).any():
             plan = finish(self, slots, plan)
-        self._settler.take(plan)
+        self.settler.take(plan, self.settle_fuel + self._fuel_left)
         return plan
 
     def settle(self, candidates: Candidates) -> Outcome:
@@ -357,7 +357,7 @@ class Batch:
         tokens must be the slots'. Within the budget; see `masks.settle` for what is proved and how. Between `plan` and
         this call no sequence may change. Raises `ValueError` where the rows are not the plan's.
         """
-        return self._settler.settle(self._address, candidates, self.settle_fuel + self._fuel_left)
+        return self.settler.settle(self._address, candidates)
 
     def plan_within(self, slots: npt.NDArray[np.int32], fuel: int) -> Plan:
         """`plan` with so much fuel, for slots that are in range."""

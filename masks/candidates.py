@@ -9,7 +9,7 @@ apply to legal tokens only, keep it. What follows from the unmasked row about th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +75,7 @@ class Candidates:
             largest=np.zeros(rows, np.float32),
         )
 
-    def arrays(self) -> tuple[NDArray[np.generic], ...]:
+    def arrays(self) -> tuple[NDArray[Any], ...]:
         """What a kernel fills and `masks.settle` reads, in the order of the fields."""
         return (
             self.count, self.tokens, self.x, self.rank, self.weight, self.above, self.possible, self.total, self.largest

@@ -18,7 +18,7 @@ _WAITING = np.uint8(PENDING)
 
 
 @helper
-def insert(values: NDArray[Any], count: int, most: int, value: int) -> int:
+def insert(values: NDArray[Any], count: Any, most: Any, value: Any) -> Any:
     """Keep the `most` lowest values seen, ascending; how many there are now."""
     if count == most:
         if value >= values[most - 1]:
@@ -37,17 +37,17 @@ def insert(values: NDArray[Any], count: int, most: int, value: int) -> int:
 @helper
 def first_in_order(
     bits: NDArray[Any],
-    base: int,
-    shift: int,
+    base: Any,
+    shift: Any,
     mask: NDArray[Any],
-    vocabulary: int,
+    vocabulary: Any,
     block_key: NDArray[Any],
-    lowest: int,
-    most: int,
+    lowest: Any,
+    most: Any,
     best: NDArray[Any],
-) -> int:
+) -> Any:
     """Write the first `most` composites of the mask's tokens in truncation order; how many. Keys reach `lowest`."""
-    count = np.int64(0)
+    count: Any = np.int64(0)
     for block in range((vocabulary + 31) >> 5):
         if block_key[block] < lowest:
             continue
@@ -63,31 +63,32 @@ def first_in_order(
 @helper
 def first_in_score(
     bits: NDArray[Any],
-    base: int,
-    shift: int,
+    base: Any,
+    shift: Any,
     mask: NDArray[Any],
-    vocabulary: int,
+    vocabulary: Any,
     block_key: NDArray[Any],
-    inverse_temperature: float,
-    likely: int,
-    seed: int,
-    position: int,
+    inverse_temperature: Any,
+    likely: Any,
+    seed: Any,
+    position: Any,
     words: NDArray[Any],
-    most: int,
+    most: Any,
     best: NDArray[Any],
-) -> int:
+) -> Any:
     """Write the composites of the `most` best scores in place of logits; how many.
 
     Blocks with a key of at least `likely` come first: with their scores known, few others can matter.
     """
-    count = np.int64(0)
+    count: Any = np.int64(0)
+    one: Any = ONE
     for turn in range(2):
         for block in range((vocabulary + 31) >> 5):
             if block_key[block] == KEY_LOWEST or (block_key[block] >= likely) != (turn == 0):
                 continue
             highest = np.uint32(0xFFFFFFFF)
             if count == most:
-                worst = scaled(composite_key(best[most - 1]), ONE)
+                worst = scaled(composite_key(best[most - 1]), one)
                 largest = scaled(block_key[block], inverse_temperature)
                 if largest + NOISE_MAX < worst:
                     continue
@@ -109,23 +110,23 @@ def first_in_score(
                     continue
                 key = read_key(bits, base + token, shift)
                 if key > KEY_LOWEST:
-                    score = np.float32(scaled(key, inverse_temperature) + gumbel(word))
-                    count = insert(best, count, most, composite(logit_key(np.int32(score.view(np.int32))), token))
+                    score: Any = np.float32(scaled(key, inverse_temperature) + gumbel(word))
+                    count = insert(best, count, most, composite(logit_key(score.view(np.int32)), token))
     return count
 
 
 @helper
 def measure(
     bits: NDArray[Any],
-    base: int,
-    shift: int,
+    base: Any,
+    shift: Any,
     mask: NDArray[Any],
-    vocabulary: int,
+    vocabulary: Any,
     block_key: NDArray[Any],
-    inverse_temperature: float,
-    maximum: float,
+    inverse_temperature: Any,
+    maximum: Any,
     weigh: bool,
-    count: int,
+    count: Any,
     order: NDArray[Any],
     above_count: NDArray[Any],
     above_weight: NDArray[Any],
@@ -197,6 +198,7 @@ def _candidate_rows(
     sampled: NDArray[Any],
 ) -> None:
     blocks = (vocabulary + 31) >> 5
+    first_mask: Any = np.int64(0)
     for i in range(rows.size):
         counts[i] = -1
         if status[i] != _WAITING:
@@ -206,13 +208,13 @@ def _candidate_rows(
         if want_logprob[i]:
             continue
         base = origin + rows[i] * stride
-        build_mask(np.int64(0), possible, end_tokens[end_start[i] : end_start[i + 1]], 1, vocabulary, mask)
+        build_mask(first_mask, possible, end_tokens[end_start[i] : end_start[i + 1]], 1, vocabulary, mask)
         best_key, best_token, legal = scan(bits, base, shift, mask, vocabulary, block_key)
         if best_token < 0:
             continue
-        most = min(np.int64(tokens.shape[1]), legal)
+        most: Any = min(np.int64(tokens.shape[1]), legal)
         greedy = not temperatures[i] >= TEMPERATURE_LOWEST
-        inverse = ONE if greedy else ONE / temperatures[i]
+        inverse: Any = ONE if greedy else ONE / temperatures[i]
         likely = top_k_key(blocks, block_key, most, values, weights, values_scratch, weights_scratch, histogram)
         if greedy:
             count = first_in_order(bits, base, shift, mask, vocabulary, block_key, likely, most, values)
@@ -225,7 +227,7 @@ def _candidate_rows(
         # Entry j in truncation order is entry `place[j]` in the order of scores.
         order = values_scratch
         for j in range(count):
-            token = np.int64(composite_token(values[j]))
+            token: Any = np.int64(composite_token(values[j]))
             key = read_key(bits, base + token, shift)
             tokens[i, j] = token
             xs[i, j] = scaled(key, inverse)

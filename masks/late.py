@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from .layout import COUNT_MASKS, COUNT_OVER, COUNT_OVERRUNS, COUNT_WORK, PENDING
+from .layout import COUNT_MASKS, COUNT_OVER, COUNT_OVERRUNS, COUNT_PARTIAL, COUNT_WORK, PENDING
 from .outcome import Plan
 from .step import NO_FUEL_LIMIT
 
 if TYPE_CHECKING:
     from .batch import Batch
+    from .candidates import Candidates
 
 
 def finish(batch: Batch, slots: npt.NDArray[np.int32], plan: Plan) -> Plan:
@@ -27,3 +28,13 @@ def finish(batch: Batch, slots: npt.NDArray[np.int32], plan: Plan) -> Plan:
     counters[COUNT_OVERRUNS] += waiting
     counters[COUNT_OVER] += counters[COUNT_WORK] - work
     return plan
+
+
+def legal_candidates(batch: Batch, candidates: Candidates) -> npt.NDArray[np.bool_]:
+    """Which candidates of the rows that the last plan left PENDING are known to be legal: bool[rows, most].
+
+    Within the budget; rows that have any are counted as partial. Arguments as of `Batch.settle`.
+    """
+    legal = batch.settler.legal(batch.address, candidates)
+    batch.counter_values[COUNT_PARTIAL] += legal.any(axis=1).sum()
+    return legal

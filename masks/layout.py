@@ -236,8 +236,9 @@ FRESH_WORDS = FRESH_DONE + MAX_DONE
     COUNT_SETTLED,  # the part of the work that settling rows took
     COUNT_OVERRUNS,  # rows whose masks were finished over the budget
     COUNT_OVER,  # the part of the work that this took
+    COUNT_PARTIAL,  # rows of which a part of their mask was given
     COUNTERS,
-) = range(18)
+) = range(19)
 
 # ------------------------------------------------------------------------------- mask ids
 UNCONSTRAINED = -1

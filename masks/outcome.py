@@ -19,6 +19,7 @@ from .layout import (
     COUNT_MISSES,
     COUNT_OVER,
     COUNT_OVERRUNS,
+    COUNT_PARTIAL,
     COUNT_PENDING,
     COUNT_PROMOTED,
     COUNT_READY,
@@ -52,6 +53,7 @@ COUNTER_NAMES = {
     "settled": COUNT_SETTLED,
     "overruns": COUNT_OVERRUNS,
     "over": COUNT_OVER,
+    "partial": COUNT_PARTIAL,
 }
 
 
@@ -63,6 +65,9 @@ class Late(Enum):
     DEFER = "defer"
     #: Exact: the mask is finished over the budget, counted as an overrun. For hosts that need every mask at once.
     FINISH = "finish"
+    #: Biased, and bounded where the model agrees with the grammar: the row is PENDING, and the host samples among those
+    #: of the row's best tokens that are found legal, counted as partial. Where none is, its mask is finished.
+    PARTIAL = "partial"
 
 
 @dataclass(frozen=True)

@@ -364,7 +364,8 @@ class Sampler:
             self._histogram,
             self._random_words,
         )
-        candidate_rows(*arguments, *found.arrays(), tokens)
+        arguments += (*found.arrays(), tokens)
+        candidate_rows(*arguments)
         return found
 
     def apply_masks(

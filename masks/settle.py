@@ -101,7 +101,7 @@ def _look_up(batch, grammar, slot, token):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _certain_rank(row: int, j: int, n: int, ranks: NDArray[Any], known: NDArray[Any]) -> int:
+def _certain_rank(row: int, j: int, n: int, ranks: NDArray[Any], known: NDArray[Any]) -> Any:
     """The most legal tokens that can be above candidate j."""
     above = np.int64(ranks[row, j])
     for i in range(n):
@@ -120,21 +120,21 @@ def _keeps_mass(
     aboves: NDArray[Any],
     xs: NDArray[Any],
     known: NDArray[Any],
-    top_k: int,
-    top_p: float,
-    possible: int,
-    total: int,
-    largest: float,
+    top_k: Any,
+    top_p: Any,
+    possible: Any,
+    total: Any,
+    largest: Any,
 ) -> int:
     """The answer of top-p for candidate j; the first n candidates are known."""
-    same = False  # whether weights are those relative to the largest legal logit
+    same: Any = False  # whether weights are those relative to the largest legal logit
     most_above = np.int64(aboves[row, j])
     tokens_above = np.int64(ranks[row, j])
     least_above = np.int64(0)
     legal_above = 0
-    least = np.int64(0)
+    least: Any = np.int64(0)
     legal = 0
-    most = np.int64(total)
+    most: Any = np.int64(total)
     for i in range(n):
         own = weights[row, i]
         higher = ranks[row, i] < ranks[row, j]
@@ -200,7 +200,7 @@ def _keeps_weight(
 @kernel(
     "int64(int64, int64, int64, int64, int32[::1], int32[:, ::1], float32[:, ::1], int32[:, ::1], int64[:, ::1], "
     "int64[:, ::1], int32[::1], int64[::1], float32[::1], float32[::1], int32[::1], float32[::1], float32[::1], "
-    "uint8[::1], int32[::1], int64)"
+    "uint8[:, ::1], int32[::1], int64, int64)"
 )
 def settle_rows(
     batch: int,
@@ -223,13 +223,14 @@ def settle_rows(
     known: NDArray[Any],
     sampled: NDArray[Any],
     status: int,
+    everything: int,
 ) -> int:
     """Settle `rows` rows in order; `slots` is the address of int32[rows]. Returns the fuel left, at least 0.
 
     Candidates are looked up while `fuel` lasts, at least one in all, so that no more is used beyond it than one token
     walk with CHECK_COST and DECISION_COST. A row that it ends in forgets what it knows: it looks the same up again.
-    `status` (uint8[rows], `plan_rows`'s) and `sampled` get what became of the PENDING ones. `known`: scratch,
-    uint8[candidates of a row].
+    `status` (uint8[rows], `plan_rows`'s) and `sampled` get what became of the PENDING ones. `known` uint8[rows,
+    most]: what was found out of each candidate. With `everything` all are looked up, and none is settled.
     """
     store = load_i64(batch, B_SLOT_GRAMMAR)
     counters = load_i64(batch, B_COUNTERS)
@@ -247,9 +248,9 @@ def settle_rows(
         if state != PENDING or slot < 0:
             continue
         grammar = load_i64(store, slot)
-        n = np.int64(counts[row])
-        if grammar == 0:
-            n = 0
+        n = np.int64(counts[row]) if grammar != 0 else np.int64(0)
+        for j in range(n):
+            known[row, j] = _OPEN
         greedy = not temperatures[row] >= TEMPERATURE_LOWEST
         top_k = np.int64(top_ks[row])
         top_p = top_ps[row]
@@ -259,11 +260,11 @@ def settle_rows(
         fresh = False
         token = np.int64(-1)
         while at < n:
-            if at < looked:
-                if known[at] == _REFUSED or known[at] == _CLOSING:
+            if at < looked and everything == 0:
+                if known[row, at] == _REFUSED or known[row, at] == _CLOSING:
                     at += 1
                     continue
-                if known[at] == _OPEN:
+                if known[row, at] == _OPEN:
                     break
                 answer = _IN
                 if not greedy and (top_k > 0 or top_p < ONE or min_p > 0):
@@ -271,23 +272,23 @@ def settle_rows(
                         break
                     fresh = False
                     fuel -= DECISION_COST
-                    highest = _certain_rank(row, at, looked, ranks, known)
+                    highest = _certain_rank(row, at, looked, ranks, known[row])
                     if highest > 0:
                         legal_above = 0
                         for i in range(looked):
-                            if known[i] == _LEGAL and ranks[row, i] < ranks[row, at]:
+                            if known[row, i] == _LEGAL and ranks[row, i] < ranks[row, at]:
                                 legal_above += 1
                         if top_k > 0 and highest >= top_k:
                             answer = _OUT if legal_above >= top_k else _UNSURE
                         if top_p < ONE and answer != _OUT:
                             kept = _keeps_mass(
-                                row, at, looked, ranks, weights, aboves, xs, known, top_k, top_p, possibles[row],
+                                row, at, looked, ranks, weights, aboves, xs, known[row], top_k, top_p, possibles[row],
                                 totals[row], largests[row],
                             )  # fmt: skip
                             answer = kept if kept != _IN else answer
                         if min_p > 0 and answer != _OUT:
                             limit = weight_limit(min_p)
-                            kept = _keeps_weight(row, at, looked, ranks, xs, known, limit, largests[row])
+                            kept = _keeps_weight(row, at, looked, ranks, xs, known[row], limit, largests[row])
                             answer = kept if kept != _IN else answer
                 if answer == _IN:
                     token = np.int64(tokens[row, at])
@@ -298,11 +299,13 @@ def settle_rows(
             if looked == n or fuel <= 0:
                 break
             before = load_i64(counters, COUNT_WORK)
-            known[looked] = _look_up(batch, grammar, slot, np.int64(tokens[row, looked]))
+            known[row, looked] = _look_up(batch, grammar, slot, np.int64(tokens[row, looked]))
             fuel -= CHECK_COST + load_i64(counters, COUNT_WORK) - before
             looked += 1
             checks += 1
             fresh = True
+        if everything != 0:
+            continue
         sampled[row] = token
         store_u8(status, row, VERIFIED if token >= 0 else DEFERRED)
         if token >= 0:
@@ -319,41 +322,44 @@ def settle_rows(
 
 
 class Settler:
-    """What a batch keeps from its plan for settling the rows: their slots and status, copied. Room for `slots` rows."""
+    """What a batch keeps from its plan for settling the rows: their slots and status, copied, and the fuel for it."""
 
     def __init__(self, slots: int) -> None:
+        self.fuel = 0
         self._rows = 0
         self._slots = np.zeros(slots, np.int32)
         self._planned = np.zeros(slots, np.uint8)
         self._status = np.zeros(slots, np.uint8)
-        self._known = np.zeros(CANDIDATES, np.uint8)
+        self._known = np.zeros((slots, CANDIDATES), np.uint8)
 
-    def take(self, plan: Plan) -> None:
-        """The rows to settle next."""
+    def take(self, plan: Plan, fuel: int) -> None:
+        """The rows to settle next, and the fuel for that."""
+        self.fuel = fuel
         self._rows = len(plan.slots)
         self._slots[: self._rows] = plan.slots
         self._planned[: self._rows] = plan.status
 
-    def settle(self, batch: int, candidates: Candidates, fuel: int) -> Outcome:
+    def settle(self, batch: int, candidates: Candidates) -> Outcome:
         """`Batch.settle` of the batch at this address."""
+        tokens = self._run(batch, candidates, False)
+        return Outcome(self._slots[: self._rows], tokens, self._status[: self._rows])
+
+    def legal(self, batch: int, candidates: Candidates) -> NDArray[np.bool_]:
+        """Which candidates of each row are known to be legal, bool[rows, most]: all looked up while the fuel lasts."""
+        self._run(batch, candidates, True)
+        there = np.arange(candidates.tokens.shape[1]) < candidates.count[: self._rows, None]
+        legal: NDArray[np.bool_] = there & (self._known[: self._rows] == _LEGAL)
+        return legal
+
+    def _run(self, batch: int, candidates: Candidates, everything: bool) -> NDArray[np.int32]:
         rows, tokens, parameters = candidates.rows, candidates.sampled, candidates.parameters
         if rows != self._rows or tokens is None or parameters is None or len(tokens) != rows:
             raise ValueError(f"candidates of {rows} rows for a plan of {self._rows}")
-        if len(self._known) < candidates.tokens.shape[1]:
-            self._known = np.zeros(candidates.tokens.shape[1], np.uint8)
+        if self._known.shape[1] != candidates.tokens.shape[1]:
+            self._known = np.zeros((len(self._slots), candidates.tokens.shape[1]), np.uint8)
         self._status[:rows] = self._planned[:rows]
-        settle_rows(
-            batch,
-            self._slots.ctypes.data,
-            rows,
-            fuel,
-            *candidates.arrays(),
-            parameters.temperature,
-            parameters.top_k,
-            parameters.top_p,
-            parameters.min_p,
-            self._known,
-            tokens,
-            self._status.ctypes.data,
-        )
-        return Outcome(self._slots[:rows], tokens, self._status[:rows])
+        arguments: tuple[Any, ...] = (batch, self._slots.ctypes.data, rows, self.fuel, *candidates.arrays())
+        arguments += (parameters.temperature, parameters.top_k, parameters.top_p, parameters.min_p)
+        arguments += (self._known, tokens, self._status.ctypes.data, everything)
+        settle_rows(*arguments)
+        return tokens

@@ -204,6 +204,53 @@ def test_several_end_tokens_and_a_minimum_length() -> None:
     assert allowed(processor(torch.tensor([[9, ord("a"), 0]]), scores)) == [{END, 0}]
 
 
+def step_by_step(processor: StepmaskLogitsProcessor, grammars: list[Any], kind: Any) -> None:
+    """Random legal texts: what the processor allows is always legal, and never nothing."""
+    rng = np.random.default_rng(2)
+    matchers = [grammar.matcher() for grammar in grammars]
+    ids = torch.zeros((len(grammars), 1), dtype=torch.int64)
+    for _ in range(12):
+        scores = torch.from_numpy(rng.normal(size=(len(grammars), WIDTH)).astype(np.float32)).to(kind)
+        tokens = []
+        for matcher, part in zip(matchers, allowed(processor(ids, scores)), strict=True):
+            legal = set(np.flatnonzero(np.unpackbits(matcher.mask().view(np.uint8), bitorder="little")).tolist())
+            if not matcher.is_finished:
+                assert part and part <= legal
+            tokens.append(int(rng.choice(sorted(part))))
+            matcher.accept(tokens[-1])
+        ids = torch.cat([ids, torch.tensor(tokens)[:, None]], dim=1)
+
+
+LATE_PATTERNS = ["[^a]{3,8}", "(?:[^a,]{1,5},){1,9}", r"[0-9]{30}|\w{2,9}"]
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+def test_late_rows_may_get_a_part_of_their_mask(kind: Any) -> None:
+    limits = stepmask.Limits(max_eager_contexts=0)
+    grammars = [stepmask.compile(stepmask.regex(p), VOCABULARY, limits, use_cache=False) for p in LATE_PATTERNS]
+    processor = StepmaskLogitsProcessor(grammars, budget_us=0, late="partial")
+    step_by_step(processor, grammars, kind)
+    counters = processor.counters
+    assert counters["partial"] >= 3
+    # Few of the best tokens are digits: no part, so the whole mask.
+    assert counters["overruns"] > 0
+
+
+def test_late_rows_get_their_masks_all_the_same() -> None:
+    limits = stepmask.Limits(max_eager_contexts=0)
+    grammars = [stepmask.compile(stepmask.regex(p), VOCABULARY, limits, use_cache=False) for p in LATE_PATTERNS]
+    late, unlimited = (StepmaskLogitsProcessor(grammars, budget_us=budget) for budget in (0, None))
+    scores = torch.zeros((3, WIDTH))
+    for length in range(1, 4):
+        ids = torch.tensor([[65] * length] * 3)
+        assert allowed(late(ids, scores)) == allowed(unlimited(ids, scores))
+    assert late.counters["overruns"] > 0 and late.counters["over"] > 0 and late.counters["partial"] == 0
+    assert unlimited.counters["overruns"] == 0
+    with pytest.raises(ValueError, match="'finish' or 'partial'"):
+        StepmaskLogitsProcessor(grammars, late="defer")
+    assert StepmaskLogitsProcessor([None]).counters == {}
+
+
 def test_wrong_use_is_refused() -> None:
     grammar = compiled("a")
     with pytest.raises(ValueError, match="3 rows for 2 grammars"):

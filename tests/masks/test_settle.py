@@ -111,9 +111,7 @@ class Step:
         plan = waiting(self.plan)
         self.sampler = Sampler(self.vocabulary, len(self.slots), most)
         self.tokens, self.candidates = self._sample(plan)
-        self.batch._settler.take(plan)
-        if fuel is not None:
-            self.batch.settle_fuel, self.batch._fuel_left = fuel, 0
+        self.batch.settler.take(plan, self.batch.settle_fuel if fuel is None else fuel)
         outcome = self.batch.settle(self.candidates)
         assert outcome.tokens is self.tokens
         verified = outcome.status == VERIFIED

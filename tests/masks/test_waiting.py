@@ -89,7 +89,8 @@ def test_the_minimum_finishes_every_mask() -> None:
     slots = np.array([batch.add(GRAMMARS[number]) for number in (2, 5, 0, 1)], np.int32)
     total = sum(outstanding(GRAMMARS[number], []) for number in (2, 5, 0, 1))
     done: list[int] = []
-    for number in range(total + 8):
+    for number in itertools.count():
+        assert number < total + 8
         if number == 3:  # a newcomer in the first place of the next plans
             slots = np.array([batch.add(GRAMMARS[3]), *slots], np.int32)
             total += outstanding(GRAMMARS[3], [])
