@@ -12,7 +12,7 @@ from .keys_numba import KEY_LOWEST, build_mask, composite, composite_key, compos
 from .layout import PENDING
 from .noise import NOISE_MAX, ONE, gumbel, random_block, weight
 from .sampling_numba import TEMPERATURE_LOWEST
-from .scan_numba import scan, top_k_key, total_weight
+from .scan_numba import lowest_key_of, scan, top_k_key
 
 _WAITING = np.uint8(PENDING)
 
@@ -124,40 +124,74 @@ def measure(
     vocabulary: Any,
     block_key: NDArray[Any],
     inverse_temperature: Any,
-    maximum: Any,
-    weigh: bool,
+    best_key: Any,
+    weigh: Any,
     count: Any,
     order: NDArray[Any],
     above_count: NDArray[Any],
     above_weight: NDArray[Any],
-) -> None:
-    """For `count` ascending composites in `order`: tokens above each, and with `weigh` the sums of their weights."""
+    keys: NDArray[Any],
+    block_weights: NDArray[Any],
+) -> Any:
+    """For `count` ascending composites in `order`: tokens above each, and with `weigh` the sums of their weights.
+
+    Returns the weight of all tokens of the mask, 0 without `weigh`.
+    """
     for i in range(count):
         above_count[i] = 0
         above_weight[i] = 0
-    last = order[count - 1]
-    lowest = composite_key(last)
+    total = np.int64(0)
+    maximum = scaled(best_key, inverse_temperature)
+    lowest = composite_key(order[count - 1])
+    if weigh:
+        lowest = min(lowest, lowest_key_of(np.int64(1), best_key, inverse_temperature))
     for block in range((vocabulary + 31) >> 5):
-        if block_key[block] < lowest:
+        largest = block_key[block]
+        if largest < lowest:
             continue
         word = mask[block]
         first = block << 5
-        for j in range(min(32, vocabulary - first)):
-            key = read_key(bits, base + first + j, shift)
-            if not (word >> np.uint32(j)) & np.uint32(1) or key < lowest:
+        # Loops of a constant number of rounds without branches, which compilers turn into vector code.
+        if first + 32 <= vocabulary:
+            for j in range(32):
+                key = read_key(bits, base + first + j, shift)
+                keys[j] = key if (word >> np.uint32(j)) & np.uint32(1) else KEY_LOWEST
+        else:
+            for j in range(32):
+                keys[j] = KEY_LOWEST
+            for j in range(vocabulary - first):
+                if (word >> np.uint32(j)) & np.uint32(1):
+                    keys[j] = read_key(bits, base + first + j, shift)
+        if weigh:
+            own = np.int64(0)
+            for j in range(32):
+                value = weight(scaled(keys[j], inverse_temperature) - maximum)
+                block_weights[j] = value if keys[j] > KEY_LOWEST else np.int64(0)
+                own += block_weights[j]
+            total += own
+        for i in range(count):
+            key = composite_key(order[i])
+            token = np.int64(composite_token(order[i]))
+            # Of equal keys those of lower ids are above.
+            least = key if first < token else np.int32(key + 1)
+            if largest < least:
                 continue
-            value = composite(key, first + j)
-            if value >= last:
-                continue
-            i = 0
-            while order[i] <= value:
-                i += 1
-            above_count[i] += 1
-            if weigh:
-                above_weight[i] += weight(scaled(key, inverse_temperature) - maximum)
-    for i in range(1, count):
-        above_count[i] += above_count[i - 1]
-        above_weight[i] += above_weight[i - 1]
+            number = np.int64(0)
+            mass = np.int64(0)
+            if token >= first and token < first + 32:
+                for j in range(32):
+                    if keys[j] > key or (keys[j] == key and first + j < token):
+                        number += 1
+                        mass += block_weights[j]
+            else:
+                for j in range(32):
+                    number += np.int64(1) if keys[j] >= least else np.int64(0)
+                if weigh:
+                    for j in range(32):
+                        mass += block_weights[j] if keys[j] >= least else np.int64(0)
+            above_count[i] += number
+            above_weight[i] += mass
+    return total
 
 
 def _candidate_rows(
@@ -186,6 +220,8 @@ def _candidate_rows(
     weights_scratch: NDArray[Any],
     histogram: NDArray[Any],
     words: NDArray[Any],
+    block_keys: NDArray[Any],
+    block_weights: NDArray[Any],
     counts: NDArray[Any],
     tokens: NDArray[Any],
     xs: NDArray[Any],
@@ -237,13 +273,13 @@ def _candidate_rows(
         weigh = top_ps[i] < ONE
         maximum = scaled(best_key, inverse)
         largests[i] = maximum
+        total = measure(
+            bits, base, shift, mask, vocabulary, block_key, inverse, best_key, weigh, count, order, weights,
+            weights_scratch, block_keys, block_weights,
+        )  # fmt: skip
         if weigh:
             possibles[i] = legal
-            totals[i] = total_weight(bits, base, shift, mask, vocabulary, block_key, inverse, best_key)
-        measure(
-            bits, base, shift, mask, vocabulary, block_key, inverse, maximum, weigh, count, order, weights,
-            weights_scratch,
-        )  # fmt: skip
+            totals[i] = total
         for j in range(count):
             token = np.int64(tokens[i, j])
             own = composite(read_key(bits, base + token, shift), token)
@@ -260,8 +296,8 @@ _ARGUMENTS = (
     "int64, int64, int64, int64[::1], int64, uint8[::1], uint32[:, ::1], int32[::1], int32[::1], "
     "float32[::1], int32[::1], float32[::1], float32[::1], uint64[::1], int64[::1], uint8[::1], "
     "uint32[::1], int32[::1], uint64[::1], int64[::1], uint64[::1], int64[::1], int64[::1], uint32[::1], "
-    "int32[::1], int32[:, ::1], float32[:, ::1], int32[:, ::1], int64[:, ::1], int64[:, ::1], int32[::1], "
-    "int64[::1], float32[::1], int32[::1]"
+    "int32[::1], int64[::1], int32[::1], int32[:, ::1], float32[:, ::1], int32[:, ::1], int64[:, ::1], "
+    "int64[:, ::1], int32[::1], int64[::1], float32[::1], int32[::1]"
 )
 #: One waiting row after another for float32 bits (shift 0) and bfloat16 bits (shift 16).
 candidate_rows_32 = kernel(f"void(uint32[::1], {_ARGUMENTS})")(_candidate_rows)

@@ -217,6 +217,8 @@ class Sampler:
         self._histogram = np.zeros(BINS, np.int64)
         self._random_words = np.zeros(32, np.uint32)
         self._single = np.zeros(1, np.int32)
+        self._block_keys = np.zeros(32, np.int32)
+        self._block_weights = np.zeros(32, np.int64)
         self._candidates = Candidates.empty(rows, candidates)
         self._all_possible = np.full(self.words, 0xFFFFFFFF, np.uint32)
 
@@ -363,6 +365,8 @@ class Sampler:
             self._weights_scratch,
             self._histogram,
             self._random_words,
+            self._block_keys,
+            self._block_weights,
         )
         arguments += (*found.arrays(), tokens)
         candidate_rows(*arguments)

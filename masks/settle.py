@@ -62,8 +62,8 @@ from .step import config_at, is_end, named_end
 if TYPE_CHECKING:
     from .candidates import Candidates
 
-#: Fuel of looking a candidate up, besides its bytes, and of one look at all certificates of a row.
-CHECK_COST = 8
+#: Fuel of looking a candidate up, besides its bytes (a few reads from far apart), and of asking top-k, top-p and min-p.
+CHECK_COST = 32
 DECISION_COST = 16
 #: Relative error that two sums of weights relative to different maxima may have, both together.
 SLACK = 2.0**-17

@@ -93,7 +93,6 @@ def test_every_budget_gives_the_same_tokens(vocabulary: stepmask.Vocabulary, gra
             counters = engine._rows._batch.counters
             assert counters["verified"] == engine.recorder.outcomes()["verified"]
             assert counters["deferred"] == engine.recorder.outcomes()["deferred"]
-    print(outcomes)
     assert outcomes["verified"] > 500 and outcomes["deferred"] > 500
 
 

@@ -243,7 +243,6 @@ def test_no_wrong_token_in_many_cases(style: str) -> None:
         row = int(rng.integers(48))
         token = step.reference(row)
         assert outcome.tokens[row] == (-1 if token is None else token)
-    print(style, settled / total)
     assert settled > 0.2 * total
 
 
@@ -287,7 +286,7 @@ def test_work_is_bounded(fuel: int) -> None:
         for name, status in (("ready", READY), ("verified", VERIFIED), ("deferred", DEFERRED)):
             assert after[name] - before[name] == (outcome.status == status).sum()
         verified += after["verified"] - before["verified"]
-    assert verified > (0 if fuel < 30 else 10)
+    assert verified >= 10
 
 
 def test_nothing_changes_by_looking_up() -> None:
