@@ -141,10 +141,11 @@ def measure(
         above_count[i] = 0
         above_weight[i] = 0
     total = np.int64(0)
+    one: Any = np.int64(1)
     maximum = scaled(best_key, inverse_temperature)
     lowest = composite_key(order[count - 1])
     if weigh:
-        lowest = min(lowest, lowest_key_of(np.int64(1), best_key, inverse_temperature))
+        lowest = min(lowest, lowest_key_of(one, best_key, inverse_temperature))
     for block in range((vocabulary + 31) >> 5):
         largest = block_key[block]
         if largest < lowest:

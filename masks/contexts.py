@@ -55,6 +55,7 @@ from .layout import (
     COUNT_CONTEXTS,
     COUNT_HITS,
     COUNT_MISSES,
+    COUNT_VISITED,
     COUNT_WORK,
     EXIT,
     G_AUTOMATON,
@@ -359,6 +360,7 @@ def mask_of_graph(batch, grammar, slot, config, at_start, fuel):  # type: ignore
             work = load_i64(visit, VISIT_PAIRS) + load_i64(visit, VISIT_RETURNS) + load_i64(visit, VISIT_CONTINUATIONS)
             work += work * work // 8
             count(batch, COUNT_WORK, work)
+            count(batch, COUNT_VISITED, work)
             fuel -= work
             if answer == 0:
                 answer, fuel = _union(batch, grammar, fuel)

@@ -237,8 +237,9 @@ FRESH_WORDS = FRESH_DONE + MAX_DONE
     COUNT_OVERRUNS,  # rows whose masks were finished over the budget
     COUNT_OVER,  # the part of the work that this took
     COUNT_PARTIAL,  # rows of which a part of their mask was given
+    COUNT_VISITED,  # the part of the work that putting masks of recursive rows together took
     COUNTERS,
-) = range(19)
+) = range(20)
 
 # ------------------------------------------------------------------------------- mask ids
 UNCONSTRAINED = -1

@@ -26,6 +26,7 @@ from .layout import (
     COUNT_REFUSED,
     COUNT_SETTLED,
     COUNT_VERIFIED,
+    COUNT_VISITED,
     COUNT_WORK,
     DEFERRED,
     READY,
@@ -54,6 +55,7 @@ COUNTER_NAMES = {
     "overruns": COUNT_OVERRUNS,
     "over": COUNT_OVER,
     "partial": COUNT_PARTIAL,
+    "visited": COUNT_VISITED,
 }
 
 

@@ -9,6 +9,7 @@ from .contexts import mask_of_graph
 from .graph_call import call_symbol
 from .layout import (
     B_CONFIGS,
+    B_COUNTERS,
     B_END_COUNT,
     B_ENDS,
     B_EPOCH,
@@ -34,6 +35,8 @@ from .layout import (
     COUNT_HITS,
     COUNT_MISSES,
     COUNT_PENDING,
+    COUNT_VISITED,
+    COUNT_WORK,
     FINISHED,
     G_AUTOMATON,
     G_LAZY_MASK,
@@ -247,6 +250,13 @@ def _longest_waiting(batch, slots, rows, status, after):  # type: ignore[no-unty
     return first
 
 
+@helper
+def _work_on_masks(batch):  # type: ignore[no-untyped-def]
+    """Work done on unfinished masks so far."""
+    counters = load_i64(batch, B_COUNTERS)
+    return load_i64(counters, COUNT_WORK) - load_i64(counters, COUNT_VISITED)
+
+
 @kernel("int64(int64, int64, int64, int64, int64, int64, int64)")
 def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type: ignore[no-untyped-def]
     """Masks of `rows` rows.
@@ -299,8 +309,10 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
                     continue
             elif fuel <= 0 or load_u8(status, row) != PENDING:
                 continue
+            before = _work_on_masks(batch)
             mask_id, end, left = _plan_row(batch, slot, 0 if turn == 0 else fuel)
-            if turn > 0:
+            # What a row costs that must wait for another's mask is not charged: the fuel would never reach that one.
+            if turn > 0 and (mask_id != -1 or _work_on_masks(batch) != before):
                 fuel = left
             if mask_id != -1:
                 store_i32(mask_ids, row, mask_id if mask_id >= 0 else KIND_EMPTY << KIND_SHIFT)
