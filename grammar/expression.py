@@ -117,6 +117,20 @@ class EndAnchor(Expression):
     """Empty; holds at the end of the text only."""
 
 
+@dataclass(frozen=True, eq=False)
+class Machine(Expression):
+    """What the paths of an automaton from state 0 to one of `finals` spell, each edge being an expression.
+
+    Edge `i` leads from state ``sources[i]`` to ``targets[i]`` and spells ``labels[i]``, which may be empty. For shapes
+    that sequences and alternations would blow up, such as a list of a hundred parts any of which may be left out.
+    """
+
+    sources: tuple[int, ...]
+    labels: tuple[Expression, ...]
+    targets: tuple[int, ...]
+    finals: tuple[int, ...]
+
+
 EMPTY = Bytes(b"")
 NOTHING = Alternation(())
 ALL_CODE_POINTS: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
@@ -128,7 +142,8 @@ class Grammar:
     """A parsed grammar: rules of expressions, a start rule, and what to call it in messages.
 
     `kind` is the front end (``regex``, ``choice``, ...), `text` the text it was given. Two grammars
-    with equal `rules` and `start` compile to the same automaton whatever their text.
+    with equal `rules` and `start` compile to the same automaton whatever their text. With
+    `frames` every rule is a frame as it is, and a reference a call; without, rules are inlined and solved as is best.
     """
 
     kind: str
@@ -136,6 +151,7 @@ class Grammar:
     rules: Mapping[str, Expression]
     start: str = "start"
     options: Mapping[str, Any] = field(default_factory=dict)
+    frames: bool = False
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= 60 else self.text[:57] + "..."

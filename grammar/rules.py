@@ -30,6 +30,7 @@ from .expression import (
     Expression,
     Intersection,
     Lookahead,
+    Machine,
     Reference,
     Repeat,
     Sequence,
@@ -238,6 +239,15 @@ class Nullable:
             return node.minimum == 0 or self.of(node.body)
         if isinstance(node, Reference):
             return self.rules[node.rule]
+        if isinstance(node, Machine):
+            reached, left = {0}, [0]
+            while left:
+                at = left.pop()
+                for source, label, target in zip(node.sources, node.labels, node.targets, strict=True):
+                    if source == at and target not in reached and self.of(label):
+                        reached.add(target)
+                        left.append(target)
+            return not reached.isdisjoint(node.finals)
         return self.closed(node)[0] if isinstance(node, Intersection | Complement) else False
 
     def closed(self, node: Expression) -> tuple[bool, bool]:
@@ -424,6 +434,8 @@ def _substituted(node: Expression, name: str, body: Expression, done: dict[int, 
             result = replace(node, parts=tuple(_substituted(p, name, body, done) for p in node.parts))
         elif isinstance(node, Alternation):
             result = replace(node, options=tuple(_substituted(o, name, body, done) for o in node.options))
+        elif isinstance(node, Machine):
+            result = replace(node, labels=tuple(_substituted(label, name, body, done) for label in node.labels))
         elif isinstance(node, Repeat):
             result = replace(node, body=_substituted(node.body, name, body, done))
         done[id(node)] = result

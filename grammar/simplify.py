@@ -17,6 +17,7 @@ from .expression import (
     Expression,
     Intersection,
     Lookahead,
+    Machine,
     Reference,
     Repeat,
     Sequence,
@@ -88,6 +89,8 @@ class Simplifier:
             result = NOTHING if NOTHING in operands else replace(node, operands=tuple(operands))
         elif isinstance(node, Complement | Lookahead):
             result = replace(node, operand=self.simplify(node.operand))
+        elif isinstance(node, Machine):
+            result = replace(node, labels=tuple(self.simplify(label) for label in node.labels))
         else:
             result = node
         self._done[id(node)] = (node, result)
@@ -207,7 +210,7 @@ def children(node: Expression) -> tuple[Expression, ...]:
         return node.operands
     if isinstance(node, Complement | Lookahead):
         return (node.operand,)
-    return ()
+    return node.labels if isinstance(node, Machine) else ()
 
 
 def depth(root: Expression) -> int:
