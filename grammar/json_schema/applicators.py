@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 from ..errors import GrammarTooLarge
+from .conditions import branches_of
 from .disjoint import are_disjoint
 from .expand import Expander, Item, Keyword, Option, State
 from .schemas import Schema
@@ -30,25 +31,21 @@ def in_place(expander: Expander, schema: Schema) -> list[Schema]:
     return found + [store.resolve(schema, name) for name in _REFERENCES if name in keywords]
 
 
-def in_branches(expander: Expander, schema: Schema, name: str) -> list[Schema]:
-    return [expander.store.child(schema, name, i) for i in range(len(schema.keywords[name]))]
-
-
 def _item(expander: Expander, schema: Schema, positive: bool, scopes: tuple[int, ...] = ()) -> Item:
     return (*expander.store.literal(schema, positive), scopes)
 
 
 # -------------------------------------------------------------------------------------------------------------- logic
 def _all_of(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
-    return all(state.push(expander.store.literal(part), scopes) for part in in_branches(expander, schema, "allOf"))
+    return all(state.push(expander.store.literal(part), scopes) for part in branches_of(expander, schema, "allOf"))
 
 
 def _not_all_of(expander: Expander, schema: Schema, value: Any) -> list[Option]:
-    return [Option((_item(expander, part, False),)) for part in in_branches(expander, schema, "allOf")]
+    return [Option((_item(expander, part, False),)) for part in branches_of(expander, schema, "allOf")]
 
 
 def _any_of(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
-    branches = in_branches(expander, schema, "anyOf")
+    branches = branches_of(expander, schema, "anyOf")
     if not scopes:
         return expander.choose(state, [Option((_item(expander, branch, True),)) for branch in branches])
     # What is evaluated depends on which of them hold: each is said to hold or not to.
@@ -67,11 +64,11 @@ def _any_of(expander: Expander, schema: Schema, value: Any, state: State, scopes
 
 
 def _not_any_of(expander: Expander, schema: Schema, value: Any) -> list[Option]:
-    return [Option(tuple(_item(expander, branch, False) for branch in in_branches(expander, schema, "anyOf")))]
+    return [Option(tuple(_item(expander, branch, False) for branch in branches_of(expander, schema, "anyOf")))]
 
 
 def _one_of(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
-    branches = in_branches(expander, schema, "oneOf")
+    branches = branches_of(expander, schema, "oneOf")
     disjoint = are_disjoint(expander, branches)
     options = []
     for i, branch in enumerate(branches):
@@ -84,7 +81,7 @@ def _one_of(expander: Expander, schema: Schema, value: Any, state: State, scopes
 
 
 def _not_one_of(expander: Expander, schema: Schema, value: Any) -> list[Option]:
-    branches = in_branches(expander, schema, "oneOf")
+    branches = branches_of(expander, schema, "oneOf")
     options = [Option(tuple(_item(expander, branch, False) for branch in branches))]
     disjoint = are_disjoint(expander, branches)
     for i, branch in enumerate(branches):

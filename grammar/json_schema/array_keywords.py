@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..errors import GrammarUnsupported
 from .clauses import ArrayClause, Contains
 from .dialects import Dialect
 from .expand import Expander, Fact, Keyword, Option, State
+from .object_keywords import unevaluated
 from .schemas import ANYTHING, NOTHING_VALID, Literal, Schema
-from ..errors import GrammarUnsupported
 
 _ARRAY = frozenset(("array",))
 
@@ -182,5 +183,6 @@ ARRAY_KEYWORDS = {
     "contains": Keyword(_ARRAY, _contains, _not_contains),
     "minItems": Keyword(_ARRAY, _min_items, _fewer),
     "maxItems": Keyword(_ARRAY, _max_items, _more),
+    "unevaluatedItems": unevaluated("array", "unevaluatedItems"),
     "uniqueItems": Keyword(_ARRAY, _unique, _not_unique),
 }

@@ -170,6 +170,18 @@ class ObjectClause(Clause):
         self.absent[name] = None
         return name not in self.required
 
+    def condition(self, formula: Formula) -> bool:
+        """Add a condition on names; a plain one is a required or absent name."""
+        if isinstance(formula, bool):
+            return formula
+        kind, rest = formula
+        if isinstance(rest, str):
+            return self.require(rest) if kind == "has" else self.forbid(rest)
+        if kind == "and":
+            return all(self.condition(part) for part in rest)
+        self.conditions.append(formula)
+        return True
+
     def limit(self, minimum: int = 0, maximum: int | None = None, place: str = "") -> bool:
         if minimum > self.minimum:
             self.minimum, self.minimum_place = minimum, place
@@ -186,4 +198,3 @@ CLAUSES: dict[str, Callable[[], Any]] = {
     "array": ArrayClause,
     "object": ObjectClause,
 }
-

@@ -97,5 +97,3 @@ def _scalars(schema: Schema, keywords: Mapping[str, Any]) -> frozenset[tuple[str
             found.update((kind, None) for kind in named.composites)
             return frozenset(found)
     return None
-
-

@@ -9,13 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import GrammarTooLarge
+from ..errors import GrammarError, GrammarTooLarge
 from ..limits import Limits
 from .clauses import CLAUSES, Clause
+from .conditions import presence
 from .keywords import check_keywords
+from .presence import Formula
 from .schemas import ANYTHING, NOTHING_VALID, Literal, Literals, Schema, SchemaStore
+
+if TYPE_CHECKING:
+    from .emptiness import Emptiness
+    from .values import Named
+
+Result = TypeVar("Result")
 
 #: A literal and the scopes, of unevaluated keywords around it, that see what it evaluates.
 Item = tuple[int, bool, tuple[int, ...]]
@@ -31,6 +39,8 @@ class Option:
     facts: tuple[Fact, ...] = ()
 
 
+#: Keywords that may leave a choice.
+_HAS_CHOICE = {"anyOf", "oneOf", "not", "if", "dependencies", "dependentSchemas", "allOf"}
 #: A negation that holds for every value of a kind.
 HOLDS: list[Option] = [Option()]
 
@@ -68,17 +78,22 @@ class Keyword:
 class Expander:
     """Clauses of sets of schemas, remembered."""
 
-    def __init__(self, store: SchemaStore, limits: Limits, emptiness: Any) -> None:
-        from .applicators import APPLICATORS  # they need what is defined here
-        from .array_keywords import ARRAY_KEYWORDS
-        from .object_keywords import OBJECT_KEYWORDS
-        from .scalar_keywords import SCALAR_KEYWORDS
+    def __init__(
+        self, store: SchemaStore, limits: Limits, emptiness: Emptiness, ignore_unknown_formats: bool = False
+    ) -> None:
+        from .keyword_table import KEYWORDS  # they need what is defined here
 
         self.store = store
         self.emptiness = emptiness
         self.limits = limits
         self.kind = ""
-        self._keywords: dict[str, Keyword] = {**APPLICATORS, **SCALAR_KEYWORDS, **ARRAY_KEYWORDS, **OBJECT_KEYWORDS}
+        self.ignore_unknown_formats = ignore_unknown_formats
+        #: Where each pattern stands first, for messages.
+        self.places: dict[str, str] = {}
+        #: What is known of schemas: the values of `enum` and `const`, and conditions on names.
+        self.named: dict[tuple[int, str], Named] = {}
+        self.presences: dict[int, Formula | None] = {}
+        self._keywords: dict[str, Keyword] = KEYWORDS
         self._done: dict[tuple[Literals, str], list[Any]] = {}
         self._checked: set[int] = set()
 
@@ -107,7 +122,7 @@ class Expander:
                 made += 1
                 yield state.clause
                 continue
-            if self.emptiness is not None and self.emptiness.is_contradictory(self.kind, state.clause):
+            if self.emptiness.is_contradictory(self.kind, state.clause):
                 continue
             choice = min(state.choices, key=len)
             state.choices.remove(choice)
@@ -155,9 +170,27 @@ class Expander:
                     return False
                 continue
             self.checked(schema)
+            if self.kind == "object" and not scopes and _HAS_CHOICE & schema.keywords.keys():
+                formula = presence(self, schema, positive)
+                if formula is not None:
+                    if not state.clause.condition(formula):
+                        return False
+                    continue
             if not (self._positive(state, schema, scopes) if positive else self._negative(state, schema)):
                 return False
         return True
+
+    def located(self, pattern: str, build: Callable[[], Result]) -> Result:
+        """Do something with a pattern; what is wrong with it is said to be where it stands."""
+        try:
+            return build()
+        except GrammarError as error:
+            place = self.places.get(pattern)
+            if place is None or (error.place or "").startswith("#"):
+                raise
+            error.args = (f"{error.args[0]} (in {pattern!r} at {place})",)
+            error.place = place
+            raise
 
     def checked(self, schema: Schema) -> Schema:
         """The schema, its keywords known to have values of the right form."""

@@ -2,101 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from .applicators import in_branches
+from ..errors import GrammarUnsupported
 from .clauses import ObjectClause, Selector, Violation
 from .expand import Expander, Fact, Keyword, Option, State
-from .presence import Formula, all_of, any_of, exactly_one, has, lacks, negated
+from .presence import Formula, all_of, any_of, has, lacks
 from .schemas import ANYTHING, NOTHING_VALID, Literal, Schema
 
 _OBJECT = frozenset(("object",))
-#: What a schema may hold for its conditions on names to be one formula.
-_PRESENCE = frozenset(
-    ("required", "dependentRequired", "dependencies", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "type")
-)
-
-
-def presence(expander: Expander, schema: Schema, positive: bool) -> Formula | None:
-    """A schema that asks only which names an object has, or its negation, as a formula; None for other schemas.
-
-    So conditions that would multiply to very many alternatives stay one.
-    """
-    found = _presence(expander, schema)
-    return found if found is None or positive else negated(found)
-
-
-def _presence(expander: Expander, schema: Schema) -> Formula | None:
-    if isinstance(schema.value, bool):
-        return schema.value
-    known = expander.presences.get(schema.number, ...)
-    if known is not ...:
-        return known  # type: ignore[return-value]
-    expander.presences[schema.number] = None
-    expander.presences[schema.number] = found = _read_presence(expander, schema)
-    return found
-
-
-def _read_presence(expander: Expander, schema: Schema) -> Formula | None:
-    keywords = expander.checked(schema).keywords
-    if schema.options is not None or not keywords.keys() <= _PRESENCE:
-        return None
-    parts: list[Formula] = []
-    if "type" in keywords:
-        types = keywords["type"]
-        parts.append("object" in ([types] if isinstance(types, str) else types))
-    parts += [has(name) for name in keywords.get("required", ())]
-    for name in ("dependentRequired", "dependencies"):
-        for key, needed in keywords.get(name, {}).items():
-            if isinstance(needed, (bool, Mapping)):
-                inner = _presence(expander, expander.store.child(schema, name, key))
-                if inner is None:
-                    return None
-                parts.append(any_of((lacks(key), inner)))
-            else:
-                names = [needed] if isinstance(needed, str) else needed
-                parts.append(any_of((lacks(key), all_of(map(has, names)))))
-    for name, join in (("allOf", all_of), ("anyOf", any_of), ("oneOf", exactly_one)):
-        if name in keywords:
-            found = [_presence(expander, branch) for branch in in_branches(expander, schema, name)]
-            if None in found:
-                return None
-            parts.append(join(found))  # type: ignore[arg-type,operator]
-    singles = {}
-    for name in ("not", "if", "then", "else"):
-        if name in keywords:
-            singles[name] = _presence(expander, expander.store.child(schema, name))
-            if singles[name] is None:
-                return None
-    if "not" in singles:
-        parts.append(negated(singles["not"]))  # type: ignore[arg-type]
-    if "if" in singles:
-        condition = singles["if"]
-        then, other = singles.get("then", True), singles.get("else", True)
-        parts.append(any_of((negated(condition), then)))  # type: ignore[arg-type]
-        parts.append(any_of((condition, other)))  # type: ignore[arg-type]
-    return all_of(parts)
 
 
 def _wish(formula: Formula) -> Fact:
     def fact(clause: ObjectClause) -> bool:
-        return add_condition(clause, formula)
+        return clause.condition(formula)
 
     return fact
-
-
-def add_condition(clause: ObjectClause, formula: Formula) -> bool:
-    """Note a condition on names; a plain one is a required or absent name."""
-    if isinstance(formula, bool):
-        return formula
-    kind, rest = formula
-    if isinstance(rest, str):
-        return clause.require(rest) if kind == "has" else clause.forbid(rest)
-    if kind == "and":
-        return all(add_condition(clause, part) for part in rest)
-    clause.conditions.append(formula)
-    return True
 
 
 # -------------------------------------------------------------------------------------------------- values of properties
@@ -104,7 +25,9 @@ def _literal(expander: Expander, schema: Schema, *path: Any) -> Literal:
     return expander.store.literal(expander.store.child(schema, *path))
 
 
-def _evaluate(state: State, scopes: tuple[int, ...], names: Any = (), patterns: Any = (), everything: bool = False) -> None:
+def _evaluate(
+    state: State, scopes: tuple[int, ...], names: Any = (), patterns: Any = (), everything: bool = False
+) -> None:
     for scope in scopes:
         evaluated = state.clause.evaluation(scope)
         evaluated.names.update(dict.fromkeys(names))
@@ -209,17 +132,17 @@ def _not_required(expander: Expander, schema: Schema, value: Any) -> list[Option
     return [Option(facts=(_wish(lacks(name)),)) for name in value]
 
 
-def _dependent_required(
-    expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]
-) -> bool:
+def _dependent_required(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
     return all(
-        add_condition(state.clause, any_of((lacks(name), all_of(map(has, needed))))) for name, needed in value.items()
+        state.clause.condition(any_of((lacks(name), all_of(map(has, needed))))) for name, needed in value.items()
     )
 
 
 def _not_dependent_required(expander: Expander, schema: Schema, value: Any) -> list[Option]:
     return [
-        Option(facts=(_wish(all_of((has(name), any_of(map(lacks, needed))))),)) for name, needed in value.items() if needed
+        Option(facts=(_wish(all_of((has(name), any_of(map(lacks, needed))))),))
+        for name, needed in value.items()
+        if needed
     ]
 
 
@@ -230,7 +153,7 @@ def _dependencies(keyword: str) -> Keyword:
         for name, needed in value.items():
             if isinstance(needed, (list, str)):
                 names = [needed] if isinstance(needed, str) else needed
-                if not add_condition(state.clause, any_of((lacks(name), all_of(map(has, names))))):
+                if not state.clause.condition(any_of((lacks(name), all_of(map(has, names))))):
                     return False
                 continue
             literal = _literal(expander, schema, keyword, name)
@@ -272,6 +195,19 @@ def _more(expander: Expander, schema: Schema, value: Any) -> list[Option]:
     return [Option(facts=(lambda clause: clause.limit(minimum=int(value) + 1, place=place),))]
 
 
+def unevaluated(kind: str, keyword: str) -> Keyword:
+    """Unevaluated keywords: the expander notes them before the keywords that they look at."""
+
+    def positive(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
+        return True
+
+    def negative(expander: Expander, schema: Schema, value: Any) -> list[Option]:
+        if _literal(expander, schema, keyword)[0] == ANYTHING:
+            return []
+        raise GrammarUnsupported(f"the negation of {keyword} is not enforced", schema.place(keyword))
+
+    return Keyword(frozenset((kind,)), positive, negative)
+
 
 OBJECT_KEYWORDS = {
     "properties": Keyword(_OBJECT, _properties, _not_properties),
@@ -284,4 +220,5 @@ OBJECT_KEYWORDS = {
     "dependentSchemas": _dependencies("dependentSchemas"),
     "minProperties": Keyword(_OBJECT, _min_properties, _fewer),
     "maxProperties": Keyword(_OBJECT, _max_properties, _more),
+    "unevaluatedProperties": unevaluated("object", "unevaluatedProperties"),
 }
