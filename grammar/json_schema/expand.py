@@ -157,28 +157,30 @@ class Expander:
     def _close(self, state: State) -> bool:
         """Look at everything in which there is no choice."""
         while state.todo:
-            item = state.todo.pop(0)
-            if item in state.seen:
-                continue
-            number, positive, scopes = item
-            if (number, not positive, scopes) in state.seen:
+            # What an item asks for comes before what was asked for after it, as in the schema's text.
+            item, later = state.todo[0], state.todo[1:]
+            state.todo.clear()
+            if not self._look_at(state, item):
                 return False
-            state.seen.add(item)
-            schema = self.store[number]
-            if schema.options is not None:
-                if not self._either(state, schema.options, positive, scopes):
-                    return False
-                continue
-            self.checked(schema)
-            if self.kind == "object" and not scopes and _HAS_CHOICE & schema.keywords.keys():
-                formula = presence(self, schema, positive)
-                if formula is not None:
-                    if not state.clause.condition(formula):
-                        return False
-                    continue
-            if not (self._positive(state, schema, scopes) if positive else self._negative(state, schema)):
-                return False
+            state.todo += later
         return True
+
+    def _look_at(self, state: State, item: Item) -> bool:
+        if item in state.seen:
+            return True
+        number, positive, scopes = item
+        if (number, not positive, scopes) in state.seen:
+            return False
+        state.seen.add(item)
+        schema = self.store[number]
+        if schema.options is not None:
+            return self._either(state, schema.options, positive, scopes)
+        self.checked(schema)
+        if self.kind == "object" and not scopes and _HAS_CHOICE & schema.keywords.keys():
+            formula = presence(self, schema, positive)
+            if formula is not None:
+                return bool(state.clause.condition(formula))
+        return self._positive(state, schema, scopes) if positive else self._negative(state, schema)
 
     def located(self, pattern: str, build: Callable[[], Result]) -> Result:
         """Do something with a pattern; what is wrong with it is said to be where it stands."""

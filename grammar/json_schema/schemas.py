@@ -72,9 +72,14 @@ class Schema:
     def keywords(self) -> dict[str, Any]:
         """The keywords that decide what is valid, in their order."""
         value = self.value
+        if isinstance(value, bool):
+            return {}
         if "$ref" in value and self.dialect <= Dialect.DRAFT7:  # what stands beside it is ignored there
             return {"$ref": value["$ref"]}
-        return {key: value[key] for key in value if has_keyword(self.dialect, key)}
+        found = {key: value[key] for key in value if has_keyword(self.dialect, key)}
+        if "type" in found:  # first, as it may settle all
+            found = {"type": found.pop("type"), **found}
+        return found
 
     def place(self, *path: object) -> str:
         """The JSON pointer of a part."""
