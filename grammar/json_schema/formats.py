@@ -1,7 +1,8 @@
-"""The formats of JSON Schema as languages of code points: the registry. Where a standard is regular, all of it is there.
+"""The formats of JSON Schema as languages of code points: the registry.
 
-Each is written as a pattern of ECMA 262 that the whole string must match. Notes say what is left out, which is only
-ever strings that are valid: what is not regular, or would be out of all proportion in states.
+Each is written as a pattern of ECMA 262 that the whole string must match. Where a standard is regular, all of it is
+there. Notes say what is left out, which is only ever strings that are valid: what is not regular, or would be out of
+all proportion in states.
 """
 
 from __future__ import annotations

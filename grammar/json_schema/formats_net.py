@@ -6,7 +6,8 @@ MAILBOX = "Of address literals those of IPv4 and IPv6, the only tags that are re
 IDN_MAILBOX = "Labels of the domain are of ASCII letters, digits and hyphens and of any other letters, marks and digits"
 HOSTNAME = (
     "Labels that begin with xn-- are left out: whether they are valid (RFC 5891) no automaton can say. Of the names of "
-    "at most 253 characters those of up to 3 labels of any length, 4 with 61 characters in the last one, 7 of up to 35, or 15 of up to 15 characters"
+    "at most 253 characters those of up to 3 labels of any length, 4 with 61 characters in the last one, 7 of up to 35 "
+    "characters, or 15 of up to 15"
 )
 
 _HEXADECIMAL = "[0-9A-Fa-f]"
