@@ -206,9 +206,11 @@ def closed_positions(node: Expression, limits: Limits) -> PositionAutomaton:
     So are the operands of intersections and complements.
     """
     if isinstance(node, Intersection):
-        result = build_positions(ANY_TEXT, limits) if not node.operands else closed_positions(node.operands[0], limits)
+        result = _reduced(
+            build_positions(ANY_TEXT, limits) if not node.operands else closed_positions(node.operands[0], limits)
+        )
         for operand in node.operands[1:]:
-            other = closed_positions(operand, limits)
+            other = _reduced(closed_positions(operand, limits))
             result = intersection(result, other, limits.max_product_states, place_of(node.source))
         return result
     if isinstance(node, Complement):
@@ -217,6 +219,12 @@ def closed_positions(node: Expression, limits: Limits) -> PositionAutomaton:
         room = max(limits.max_product_states, 8 * dfa.n_states)
         return intersection(positions_of_dfa(dfa, complement=True), build_positions(ANY_TEXT, limits), room)
     return build_positions(node, limits)
+
+
+def _reduced(automaton):
+    n = automaton.n_states
+    dfa = determinize(automaton, 256, n, 64 * n)
+    return automaton if dfa is None or dfa.n_states > n else positions_of_dfa(dfa)
 
 
 def complement_operand(automaton: PositionAutomaton, alphabet: int, limits: Limits, node: Expression) -> Dfa:

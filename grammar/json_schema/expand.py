@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import GrammarError, GrammarTooLarge
+from ..errors import GrammarError, GrammarSyntaxError, GrammarTooLarge
 from ..limits import Limits
 from .clauses import CLAUSES, Clause
-from .conditions import presence
+from .conditions import in_place, presence
 from .keywords import check_keywords
 from .presence import Formula
 from .schemas import ANYTHING, NOTHING_VALID, Literal, Literals, Schema, SchemaStore
 
 if TYPE_CHECKING:
     from .emptiness import Emptiness
+    from .options import Formats
     from .values import Named
 
 Result = TypeVar("Result")
@@ -78,16 +79,14 @@ class Keyword:
 class Expander:
     """Clauses of sets of schemas, remembered."""
 
-    def __init__(
-        self, store: SchemaStore, limits: Limits, emptiness: Emptiness, ignore_unknown_formats: bool = False
-    ) -> None:
+    def __init__(self, store: SchemaStore, limits: Limits, emptiness: Emptiness, formats: Formats) -> None:
         from .keyword_table import KEYWORDS  # they need what is defined here
 
         self.store = store
         self.emptiness = emptiness
         self.limits = limits
         self.kind = ""
-        self.ignore_unknown_formats = ignore_unknown_formats
+        self.formats = formats
         #: Where each pattern stands first, for messages.
         self.places: dict[str, str] = {}
         #: What is known of schemas: the values of `enum` and `const`, and conditions on names.
@@ -197,9 +196,32 @@ class Expander:
     def checked(self, schema: Schema) -> Schema:
         """The schema, its keywords known to have values of the right form."""
         if schema.number not in self._checked:
-            check_keywords(schema)
-            self._checked.add(schema.number)
+            self._check_from(schema)
         return schema
+
+    def _check_from(self, start: Schema) -> None:
+        """Check a schema and all that it applies to the same value. Raises `GrammarSyntaxError` for one in itself."""
+        path: list[tuple[Schema, list[Schema]]] = []
+        opened: set[int] = set()
+
+        def enter(schema: Schema) -> None:
+            check_keywords(schema)
+            opened.add(schema.number)
+            path.append((schema, in_place(self, schema)))
+
+        enter(start)
+        while path:
+            schema, left = path[-1]
+            if left:
+                other = left.pop()
+                if other.number in opened:
+                    raise GrammarSyntaxError("the schema applies itself to the same value, without end", schema.pointer)
+                if other.number not in self._checked:
+                    enter(other)
+            else:
+                path.pop()
+                opened.discard(schema.number)
+                self._checked.add(schema.number)
 
     def _either(self, state: State, options: tuple[Literal, ...], positive: bool, scopes: tuple[int, ...]) -> bool:
         if positive:

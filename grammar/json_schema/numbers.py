@@ -83,8 +83,14 @@ class NumberConstraint:
         return not (
             (self.integer and not is_integer)
             or (self.fractional and is_integer)
-            or (self.minimum is not None and (value < self.minimum or (self.exclusive_minimum and value == self.minimum)))
-            or (self.maximum is not None and (value > self.maximum or (self.exclusive_maximum and value == self.maximum)))
+            or (
+                self.minimum is not None
+                and (value < self.minimum or (self.exclusive_minimum and value == self.minimum))
+            )
+            or (
+                self.maximum is not None
+                and (value > self.maximum or (self.exclusive_maximum and value == self.maximum))
+            )
             or any((value / step).denominator != 1 for step in self.multiples)
             or any((value / step).denominator == 1 for step in self.non_multiples)
             or (self.allowed is not None and value not in self.allowed)
@@ -148,9 +154,7 @@ def _expression(constraint: NumberConstraint, max_digits: int | None, most_state
         return None
     exponents = _exponents(intervals, step, others), _exponents(_mirrored(intervals), step, others)
     integer = step is not None and step.denominator == 1
-    automaton, whole_states = interval_automaton(
-        intervals, integer=integer, max_digits=max_digits, exponents=exponents
-    )
+    automaton, whole_states = interval_automaton(intervals, integer=integer, max_digits=max_digits, exponents=exponents)
     operands: list[Expression] = [automaton]
     for divisor, negated in ((step, False), *((other, True) for other in others)):
         if divisor is None or (divisor == 1 and not negated):
@@ -234,9 +238,7 @@ def _exponents(intervals: list[Interval], step: Fraction | None, others: list[Fr
     return "any" if step is None and (part is None or part.low == 0) else "upward"
 
 
-def _holds_a_number(
-    interval: Interval, step: Fraction | None, others: list[Fraction], max_digits: int | None
-) -> bool:
+def _holds_a_number(interval: Interval, step: Fraction | None, others: list[Fraction], max_digits: int | None) -> bool:
     """Whether some number that can be written is in `interval`, a multiple of `step` and of none of `others`."""
     grid = step
     low, high, without_low, without_high = interval.low, interval.high, interval.without_low, interval.without_high

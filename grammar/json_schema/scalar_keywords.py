@@ -143,31 +143,36 @@ def _no_pattern(expander: Expander, schema: Schema, value: Any) -> list[Option]:
     return [Option(facts=(_with(not_patterns=frozenset((value,))),))]
 
 
-def _is_known_format(expander: Expander, schema: Schema, value: str) -> bool:
-    """Whether a format is enforced: raises `GrammarUnsupported` for others, unless they are to be ignored."""
+def _is_enforced(expander: Expander, schema: Schema, value: str) -> bool:
+    """Whether a format is to be enforced. Raises `GrammarUnsupported` for one that is not known."""
+    if expander.formats == "ignore":
+        return False
     if value in FORMATS:
         return True
-    if value in ANNOTATED_FORMATS or expander.ignore_unknown_formats:
+    if value in UNASSERTED_FORMATS or expander.formats == "known":
         return False
     raise GrammarUnsupported(
-        f"the format {value!r} is not known; unknown_formats='ignore' takes it as a comment", schema.place("format")
+        f"the format {value!r} is not known; formats='known' takes it as a comment", schema.place("format")
     )
 
 
 def _format(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
-    if not _is_known_format(expander, schema, value):
+    if not _is_enforced(expander, schema, value):
         return True
     return bool(state.clause.intersect(formats=frozenset((value,))))
 
 
 def _no_format(expander: Expander, schema: Schema, value: Any) -> list[Option]:
-    if not _is_known_format(expander, schema, value):
+    if not _is_enforced(expander, schema, value):
         return []
     return [Option(facts=(_with(not_formats=frozenset((value,))),))]
 
 
-#: Formats of OpenAPI and of draft 3 that say what a value is for, and nothing of its form.
-ANNOTATED_FORMATS = frozenset(("password", "binary", "color", "style", "phone", "html", "markdown"))
+#: Formats of the OpenAPI registry that say how a string is shown or what is encoded in it, as `contentEncoding` and
+#: `contentMediaType` do, which JSON Schema never asserts; and those of draft 3 that have no definition of their form.
+UNASSERTED_FORMATS = frozenset(
+    ("binary", "byte", "base64url", "password", "html", "commonmark", "color", "style", "phone")
+)
 
 _ANY_KIND = frozenset(KINDS)
 SCALAR_KEYWORDS = {

@@ -30,7 +30,7 @@ class Writer:
         self.limits = limits
         self.layout = Layout(options)
         self.emptiness = Emptiness()
-        self.expander = Expander(store, limits, self.emptiness, options.unknown_formats == "ignore")
+        self.expander = Expander(store, limits, self.emptiness, options.formats)
         self.emptiness.expander = self.expander
         self.rules: dict[str, Expression] = dict(self.layout.rules)
         self._store = store
