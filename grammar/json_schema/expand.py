@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import GrammarError, GrammarSyntaxError, GrammarTooLarge
+from ..expression import Expression
 from ..limits import Limits
 from .clauses import CLAUSES, Clause
 from .conditions import in_place, presence
 from .keywords import check_keywords
+from .patterns import pattern_content
 from .presence import Formula
 from .schemas import ANYTHING, NOTHING_VALID, Literal, Literals, Schema, SchemaStore
+from .strings import StringConstraint, string_expression
 
 if TYPE_CHECKING:
     from .emptiness import Emptiness
@@ -181,15 +184,24 @@ class Expander:
                 return bool(state.clause.condition(formula))
         return self._positive(state, schema, scopes) if positive else self._negative(state, schema)
 
+    def strings(self, constraint: StringConstraint, **options: Any) -> Expression | None:
+        """The texts of strings (`strings.string_expression`); what is wrong with a pattern is said to be where it stands."""
+        try:
+            return string_expression(constraint, limits=self.limits, **options)
+        except GrammarError as error:
+            for pattern in sorted(constraint.patterns | constraint.not_patterns):
+                self.located(pattern, lambda pattern=pattern: pattern_content(pattern, self.limits))  # type: ignore[misc]
+            raise error
+
     def located(self, pattern: str, build: Callable[[], Result]) -> Result:
         """Do something with a pattern; what is wrong with it is said to be where it stands."""
         try:
             return build()
         except GrammarError as error:
             place = self.places.get(pattern)
-            if place is None or (error.place or "").startswith("#"):
+            if place is None:
                 raise
-            error.args = (f"{error.args[0]} (in {pattern!r} at {place})",)
+            error.args = (f"{error.message} ({error.place or 'somewhere'} of the pattern {pattern!r}, {place})",)
             error.place = place
             raise
 

@@ -44,7 +44,7 @@ def json_schema(
 
     How the text is written: `property_order` ``declared`` has the properties in the schema's order, those it does not
     declare behind them, ``any`` in any order. `whitespace`, `max_whitespace` and `max_digits` are as for `json_value`;
-    `separators` and `indent` fix the white space as in `json.dumps`. Strings that a pattern, a format, `enum` or
+    `separators` and `indent` fix the white space as in `json.dumps`; with `indent` values are nested 24 levels deep at most. Strings that a pattern, a format, `enum` or
     `const` constrains are written without needless escapes, or, with `escapes` ``any``, with all that JSON has;
     `unicode_escapes` False forbids ``\u``. `formats` ``enforce`` refuses a `format` that is not known, ``known`` takes
     it as a comment, and ``ignore`` takes all of them so.
@@ -62,6 +62,7 @@ def json_schema(
     start: Expression | None = writer.value(frozenset((store.literal(store.root),)) - {(0, True)}, 0)
     if start is None:
         raise GrammarUnsatisfiable("no value is valid against the schema", "#")
+    writer.finish()
     rules = {_START: start, **writer.rules}
     text = schema if isinstance(schema, str) else described(root, "")
     return Grammar("json_schema", text, rules, start=_START, frames=True)
