@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from .determinize import Dfa, determinize, positions_of_dfa
 from .errors import GrammarTooLarge, GrammarUnsupported
 from .expression import (
     ALL_CODE_POINTS,
     Alternation,
+    ByteAutomaton,
     Bytes,
     Characters,
     Complement,
@@ -128,6 +131,9 @@ class _Builder:
             self._lookaheads.append(node)
         elif isinstance(node, Intersection | Complement):
             net.automaton(closed_positions(node, self._limits), start, end)
+        elif isinstance(node, ByteAutomaton):
+            edges = np.frombuffer(node.edges, np.int32).reshape(-1, 4)
+            net.table(edges, np.frombuffer(node.final, np.uint8), start, end)
         elif isinstance(node, Token) and self._symbols is not None:
             symbol = self._symbols.token(node.name)
             net.edge(start, symbol, symbol, end)

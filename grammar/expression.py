@@ -117,6 +117,19 @@ class EndAnchor(Expression):
     """Empty; holds at the end of the text only."""
 
 
+@dataclass(frozen=True)
+class ByteAutomaton(Expression):
+    """The strings that lead from state 0 to a final state, each edge reading one byte of a range.
+
+    It may be non-deterministic, edges may lead back to state 0, and states may be of no use. `edges`: rows of four
+    int32 in native byte order, (source, low, high, target) with ``0 <= low <= high <= 255``, in any order; `final`:
+    one byte for each state, 1 where a string may end. Plain bytes, as tables may be large and are compared and hashed.
+    """
+
+    edges: bytes
+    final: bytes
+
+
 EMPTY = Bytes(b"")
 NOTHING = Alternation(())
 ALL_CODE_POINTS: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))

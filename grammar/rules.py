@@ -24,6 +24,7 @@ from .expression import (
     EMPTY,
     NOTHING,
     Alternation,
+    ByteAutomaton,
     Bytes,
     Characters,
     Complement,
@@ -197,6 +198,8 @@ def _size(node: Expression, size_of_rule: Callable[[str], int], known: dict[int,
     if id(node) not in known:
         if isinstance(node, Bytes):
             total = len(node.text)
+        elif isinstance(node, ByteAutomaton):
+            total = len(node.final)
         elif isinstance(node, Characters):
             total = len(node.ranges)
         elif isinstance(node, Reference):
@@ -238,10 +241,10 @@ class Nullable:
             return node.minimum == 0 or self.of(node.body)
         if isinstance(node, Reference):
             return self.rules[node.rule]
-        return self.closed(node)[0] if isinstance(node, Intersection | Complement) else False
+        return self.closed(node)[0] if isinstance(node, Intersection | Complement | ByteAutomaton) else False
 
     def closed(self, node: Expression) -> tuple[bool, bool]:
-        """(matches the empty string, matches others) of an intersection or complement."""
+        """(matches the empty string, matches others) of an intersection, a complement or an automaton."""
         if node not in self._closed:
             positions = closed_positions(node, self._limits)
             self._closed[node] = bool(positions.final[0]), not positions.without_empty_string().is_empty
@@ -266,7 +269,7 @@ def _productive(rules: dict[str, Expression], start: str, limits: Limits) -> dic
             return is_proper(node.body)
         if isinstance(node, Reference):
             return proper[node.rule]
-        return nullable.closed(node)[1] if isinstance(node, Intersection | Complement) else True
+        return nullable.closed(node)[1] if isinstance(node, Intersection | Complement | ByteAutomaton) else True
 
     changed = True
     while changed:

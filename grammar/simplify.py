@@ -10,6 +10,7 @@ from .expression import (
     EMPTY,
     NOTHING,
     Alternation,
+    ByteAutomaton,
     Bytes,
     Characters,
     Complement,
@@ -192,7 +193,7 @@ def is_nullable(node: Expression) -> bool:
         return node.minimum == 0 or is_nullable(node.body)
     if isinstance(node, Intersection):
         return all(is_nullable(operand) for operand in node.operands)
-    return False
+    return isinstance(node, ByteAutomaton) and node.final[:1] == b"\x01"
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
