@@ -8,7 +8,7 @@ from .scalar_keywords import FORMAT_ALIASES, NUMBER_FORMATS, UNASSERTED_FORMATS
 #: Keyword -> how far it is enforced, and what is beyond that.
 SUPPORT: dict[str, tuple[str, str]] = {
     "type": ("exact", "`1.0` is an integer"),
-    "enum": ("exact", "values of any kind; strings in their canonical spelling unless `escapes=\"any\"`"),
+    "enum": ("exact", 'values of any kind; strings in their canonical spelling unless `escapes="any"`'),
     "const": ("exact", "as `enum`"),
     "properties": ("exact", "in declared order, or in any order while the sets of names seen stay within a limit"),
     "required": ("exact", "names that `properties` does not declare come behind those that it does"),
@@ -23,7 +23,10 @@ SUPPORT: dict[str, tuple[str, str]] = {
     "dependencies": ("exact", "in every draft"),
     "dependentRequired": ("exact", ""),
     "dependentSchemas": ("exact", ""),
-    "unevaluatedProperties": ("exact within a limit", "an `anyOf` in its scope has up to 8 schemas; its negation is refused"),
+    "unevaluatedProperties": (
+        "exact within a limit",
+        "an `anyOf` in its scope has up to 8 schemas; its negation is refused",
+    ),
     "unevaluatedItems": ("exact within a limit", "as `unevaluatedProperties`"),
     "items": ("exact", "a schema or a list of schemas, in every draft"),
     "prefixItems": ("exact", ""),
@@ -40,7 +43,7 @@ SUPPORT: dict[str, tuple[str, str]] = {
     "minLength": ("exact", "in code points; an escaped surrogate pair is one"),
     "maxLength": ("exact", "as `minLength`"),
     "pattern": ("exact", "ECMA 262, found anywhere; back-references, lookbehind and `\\b` are refused"),
-    "format": ("exact", "the formats below; others are refused unless `formats=\"known\"`"),
+    "format": ("exact", 'the formats below; others are refused unless `formats="known"`'),
     "minimum": ("exact", "in decimal; a number under a constraint may have to be written without an exponent"),
     "maximum": ("exact", "as `minimum`"),
     "exclusiveMinimum": ("exact", "a number, or the boolean of draft 4"),
@@ -73,5 +76,3 @@ def support_table() -> str:
     lines.append(f"Other names: {aliases}.")
     lines.append(f"Formats that say nothing of the form of a string, and are not asserted: {unasserted}.")
     return "\n".join(lines) + "\n"
-
-
