@@ -116,3 +116,13 @@ def _formats() -> Mapping[str, Format]:
 
 #: All formats that are enforced, by name.
 FORMATS: Mapping[str, Format] = _formats()
+
+#: Formats of JSON Schema that are not enforced, and why: they are refused by name.
+REFUSED_FORMATS: Mapping[str, str] = MappingProxyType(
+    {
+        "idn-hostname": (
+            "whether a label is valid (RFC 5891) depends on the length of its Punycode form and on normalisation, "
+            "which no automaton of a sensible size can say; use hostname, or a pattern"
+        ),
+    }
+)
