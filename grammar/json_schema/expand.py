@@ -171,6 +171,8 @@ class Expander:
         if item in state.seen:
             return True
         number, positive, scopes = item
+        if number <= NOTHING_VALID:
+            return (number == ANYTHING) == positive
         if (number, not positive, scopes) in state.seen:
             return False
         state.seen.add(item)
