@@ -17,7 +17,7 @@ from ..limits import Limits
 from ..regex_ecma import EcmaParser
 from ..regex_syntax import UNICODE
 from ..simplify import Simplifier
-from . import formats_net, formats_regex, formats_text, formats_time
+from . import formats_net, formats_other, formats_regex, formats_text, formats_time
 
 #: Drafts of JSON Schema, oldest first.
 DRAFTS = ("draft4", "draft6", "draft7", "draft2019-09", "draft2020-12")
@@ -111,6 +111,16 @@ def _formats() -> Mapping[str, Format]:
     add("relative-json-pointer", formats_text.relative_json_pointer, "draft7", formats_text.RELATIVE_POINTER)
     add("uri-template", formats_text.uri_template, "draft6", "RFC 6570, section 2. " + formats_text.TEMPLATE)
     add("regex", formats_regex.regex, "draft7", formats_regex.NOTE)
+    for name, pattern in (
+        ("semver", formats_other.semver),
+        ("cidr", formats_other.cidr),
+        ("country-code", formats_other.country_code),
+        ("path", formats_other.path),
+        ("html-selector", formats_other.html_selector),
+        ("ports", formats_other.ports),
+        ("expose", formats_other.expose),
+    ):
+        found[name] = Format(name, pattern, (), f"Of no draft. {(pattern.__doc__ or '').rstrip('.')}")
     return MappingProxyType(found)
 
 
