@@ -12,7 +12,8 @@ HOSTNAME = (
 
 _HEXADECIMAL = "[0-9A-Fa-f]"
 _OCTET = "(?:[0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])"
-_GROUP = f"{_HEXADECIMAL}{{1,4}}"
+#: One to four digits; written out, as such short runs are not worth a counter each.
+_GROUP = f"{_HEXADECIMAL}(?:{_HEXADECIMAL}(?:{_HEXADECIMAL}{_HEXADECIMAL}?)?)?"
 PERCENT = f"%{_HEXADECIMAL}{{2}}"
 #: ucschar of RFC 3987, less the formatting characters that its section 4.1 forbids.
 UCS = (
@@ -30,15 +31,16 @@ def ipv4() -> str:
 
 def ipv6(least_zeros: int = 1) -> str:
     """IPv6address of RFC 3986, appendix A; ``::`` stands for `least_zeros` groups at least."""
-    last = f"(?:{_GROUP}:{_GROUP}|{ipv4()})"
-    options = [f"(?:{_GROUP}:){{6}}{last}"]
+    pairs = f"(?:{_GROUP}:)"
+    whole, begun = [f"{pairs}{{7}}{_GROUP}"], [f"{pairs}{{6}}"]  # without an IPv4 address at the end, and before one
     for before in range(9 - least_zeros):
-        # So many groups before `::`, and at most the others behind it, the last two of them perhaps as IPv4.
-        begun = f"(?:{_GROUP}:){{{before - 1}}}{_GROUP}" if before else ""
+        # So many groups before `::`, and at most the others behind it.
+        prefix = f"{pairs}{{{before - 1}}}{_GROUP}::" if before else "::"
         room = 8 - least_zeros - before
-        behind = f"(?:{_GROUP}:){{0,{room - 2}}}{last}|{_GROUP}|" if room >= 2 else f"{_GROUP}|" if room else ""
-        options.append(f"{begun}::(?:{behind})")
-    return f"(?:{'|'.join(options)})"
+        whole.append(f"{prefix}(?:{pairs}{{0,{room - 1}}}{_GROUP})?" if room else prefix)
+        if room >= 2:
+            begun.append(f"{prefix}{pairs}{{0,{room - 2}}}")
+    return f"(?:{'|'.join(whole)}|(?:{'|'.join(begun)}){ipv4()})"
 
 
 def hostname() -> str:
@@ -95,11 +97,11 @@ def _identifier(letters: str, private: str, *, relative: bool) -> str:
     authority = f"//(?:{pieces(':', '*')}@)?{host}(?::[0-9]*)?(?:/{segment})*"
     absolute = f"/(?:{begun}(?:/{segment})*)?"
     tail = f"(?:\\?{pieces(':@/?' + private, '*')})?(?:#{pieces(':@/?', '*')})?"
-    whole = f"[A-Za-z][A-Za-z0-9+.\\-]*:(?:{authority}|{absolute}|{begun}(?:/{segment})*|){tail}"
+    scheme, more = "[A-Za-z][A-Za-z0-9+.\\-]*:", f"(?:/{segment})*"
     if not relative:
-        return whole
-    reference = f"(?:{authority}|{absolute}|{pieces('@', '+')}(?:/{segment})*|){tail}"
-    return f"(?:{whole}|{reference})"
+        return f"{scheme}(?:{authority}|{absolute}|{begun}{more}|){tail}"
+    # Without a scheme there is no colon in the first segment.
+    return f"(?:(?:{scheme})?(?:{authority}|{absolute}|)|{scheme}{begun}{more}|{pieces('@', '+')}{more}){tail}"
 
 
 def uri() -> str:
