@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 MAILBOX = "Of address literals those of IPv4 and IPv6, the only tags that are registered. No limits of length"
-IDN_MAILBOX = "Labels of the domain are of ASCII letters, digits and hyphens and of any other letters, marks and digits"
+IDN_MAILBOX = (
+    "Labels of the domain are of ASCII letters, digits and hyphens and of other letters, marks and digits but capital "
+    "ones; whether they are valid U-labels (RFC 5891) is not checked"
+)
 HOSTNAME = (
     "Labels that begin with xn-- are left out: whether they are valid (RFC 5891) no automaton can say. Of the names of "
     "at most 253 characters those of up to 3 labels of any length, 4 with 61 characters in the last one, 7 of up to 35 "

@@ -8,6 +8,8 @@ language of its own in which anchors and lookaheads see that string only.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
@@ -51,19 +53,28 @@ def pattern_content(pattern: str, limits: Limits = _DEFAULT_LIMITS) -> Expressio
     Raises `GrammarError` as `ecma_pattern` does.
     """
     found = ecma_pattern(pattern, limits)
+    with nesting_checked():
+        return Simplifier({}, limits).simplify(_found_anywhere(found))
+
+
+@contextmanager
+def nesting_checked() -> Iterator[None]:
+    """Raises `GrammarTooLarge` where an expression is nested deeper than Python's stack has room for."""
+    try:
+        yield
+    except RecursionError:
+        raise GrammarTooLarge("the expression is nested too deeply", limit="max_depth") from None
+
+
+def _found_anywhere(found: Expression) -> Expression:
     parts = None if contains(found, Lookahead) else _parts(found)
     if parts is None:
-        whole: Expression = Intersection((Sequence((ANY_TEXT, found, ANY_TEXT)),), source=found.source)
-    else:
-        begun, ended = _shortened(parts.begins, last=True), _shortened(parts.ends, last=False)
-        free = _shortened(_shortened(parts.free, last=True), last=False)
-        if any(is_nullable(part) for part in (free, begun, ended)):
-            return ANY_TEXT
-        options = (
-            _joined(ANY_TEXT, free, ANY_TEXT), _joined(begun, ANY_TEXT), _joined(ANY_TEXT, ended), parts.whole
-        )  # fmt: skip
-        whole = one_of(options)
-    return Simplifier({}, limits).simplify(whole)
+        return Intersection((Sequence((ANY_TEXT, found, ANY_TEXT)),), source=found.source)
+    begun, ended = _shortened(parts.begins, last=True), _shortened(parts.ends, last=False)
+    free = _shortened(_shortened(parts.free, last=True), last=False)
+    if any(is_nullable(part) for part in (free, begun, ended)):
+        return ANY_TEXT
+    return one_of((_joined(ANY_TEXT, free, ANY_TEXT), _joined(begun, ANY_TEXT), _joined(ANY_TEXT, ended), parts.whole))
 
 
 def matches(pattern: str, text: str) -> bool:

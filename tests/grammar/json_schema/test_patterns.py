@@ -292,6 +292,15 @@ def test_emptiness_has_limits() -> None:
         is_empty(Intersection((pattern_content("^[ab]{30}$"), Repeat(ANY_CHARACTER, 10, 30))), limits)
 
 
+def test_deep_nesting_is_no_crash() -> None:
+    for depth in (50, 200, 249):
+        pattern = "^" + "(?:a(?:b|" * (depth // 2) + "c" + ")*)?" * (depth // 2) + "$"
+        try:
+            assert matches(pattern, "aabb" * (depth // 2))
+        except GrammarTooLarge as error:
+            assert depth > 100 and error.limit == "max_depth"
+
+
 def test_lone_surrogates_are_characters_of_no_kind() -> None:
     assert matches("^.$", "\ud800") and not matches("[a-zé]", "\udfff") and matches("^[^a]{2}$", "\ud800😀")
 
