@@ -286,6 +286,14 @@ def test_emptiness_is_exact() -> None:
     assert is_empty(pattern_content("^(?=a)b$")) and not is_empty(pattern_content("^(?=a)[ab]$"))
 
 
+def test_matching_needs_no_small_dfa() -> None:
+    pattern = "^.*[ab].{20}$"
+    chance = random.Random(2)
+    for _ in range(50):
+        text = "".join(chance.choice("abcdé") for _ in range(chance.randint(0, 40)))
+        assert matches(pattern, text) == (re.search(pattern, text) is not None)
+
+
 def test_emptiness_has_limits() -> None:
     limits = Limits(max_product_states=20)
     with pytest.raises(GrammarTooLarge):
