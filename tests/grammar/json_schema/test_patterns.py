@@ -374,14 +374,25 @@ def test_real_patterns_are_parsed_or_refused_by_name_and_agree_with_javascript()
     assert len(refused) <= 2 and all("word boundary" in why or "back-reference" in why for why in refused)
     if NODE is None:
         return
+    # A backtracking engine may go on for ever: such a pattern is left out.
     script = """
+        const vm = require("vm");
         const jobs = JSON.parse(require("fs").readFileSync(0));
         const compile = (p) => { try { return new RegExp(p, "u") } catch { return new RegExp(p) } };
-        console.log(JSON.stringify(jobs.map(([p, texts]) => texts.map((t) => compile(p).test(t)))));
+        const found = ([p, texts]) => {
+            const context = vm.createContext({ pattern: compile(p), texts });
+            try { return [...vm.runInContext("texts.map((t) => pattern.test(t))", context, { timeout: 2000 })] }
+            catch { return null }
+        };
+        console.log(JSON.stringify(jobs.map(found)));
     """
     text = json.dumps([job[:2] for job in jobs])
     answer = subprocess.run([NODE, "-e", script], input=text, capture_output=True, text=True, check=True, timeout=300)
-    for (pattern, texts, ours), theirs in zip(jobs, json.loads(answer.stdout), strict=True):
+    answers = json.loads(answer.stdout)
+    assert answers.count(None) < 10
+    for (pattern, texts, ours), theirs in zip(jobs, answers, strict=True):
+        if theirs is None:
+            continue
         different = [t for t, mine, other in zip(texts, ours, theirs, strict=True) if mine != other]
         assert not different, pattern
 
