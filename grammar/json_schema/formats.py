@@ -136,3 +136,17 @@ REFUSED_FORMATS: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
+
+_OPENAPI = "OpenAPI Format Registry"
+_DRAFT_3 = "draft 3 of JSON Schema"
+_OPENAPI_NAMES = (
+    "base64url", "binary", "byte", "char", "commonmark", "date-time-local", "decimal", "decimal128", "double",
+    "double-int", "float", "html", "http-date", "int8", "int16", "int32", "int64", "media-range", "password",
+    "sf-binary", "sf-boolean", "sf-decimal", "sf-integer", "sf-string", "sf-token", "time-local", "uint8", "uint16",
+    "uint32", "uint64", "unixtime",
+)  # fmt: skip
+#: Formats with a meaning elsewhere that JSON Schema does not know, so that to it they are annotations, and where from.
+ANNOTATION_FORMATS: Mapping[str, str] = MappingProxyType(
+    dict.fromkeys(_OPENAPI_NAMES, _OPENAPI)
+    | dict.fromkeys(["color", "host-name", "ip-address", "phone", "style", "utc-millisec"], _DRAFT_3)
+)
