@@ -146,7 +146,7 @@ class _Builder:
         if exponents != "none":
             leaving += [(byte, tail.exponent) for byte in _EXPONENTS]
         first = state = len(self.final)
-        edges = []
+        edges: list[int] = []
         while counts and (counts, exponents) not in self._free:
             self._free[counts, exponents] = state
             self.final.append(counts & 1)
