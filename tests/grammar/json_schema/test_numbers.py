@@ -243,7 +243,7 @@ def test_exponents(constraint: NumberConstraint, upward: str, downward: str, non
         for exponent in ("e1", "E+0", "e308", "e+" + "9" * 40):
             assert takes(matcher, text + exponent)
         assert not takes(matcher, text + "e" + "9" * 41)
-        assert takes(matcher, text + "e-1") == (text in downward.split() or not upward or bool(downward))
+        assert takes(matcher, text + "e-1") == bool(downward)
     for text in downward.split():
         assert takes(matcher, text + "e-07") and takes(matcher, text + "E-0")
     for text in none.split():

@@ -96,6 +96,8 @@ def test_shared_cases(
     assert [text for text in dead if lives(matcher, text)] == []
 
 
+#: In draft 4 "some languages do not distinguish" 1.0 from 1; here, as in all later drafts, it is an integer.
+OPTIONAL = "draft4/optional/zeroTerminatedFloats.json"
 SUITE = DATA / "data" / "json-schema-test-suite.tar.gz"
 
 
@@ -121,7 +123,7 @@ def test_json_schema_test_suite() -> None:
                     if isinstance(value, int | Decimal) and not isinstance(value, bool):
                         seen += 1
                         text = json.dumps(float(value) if isinstance(value, Decimal) else value)
-                        if takes(matcher, text) != test["valid"]:
+                        if takes(matcher, text) != test["valid"] and not member.name.endswith(OPTIONAL):
                             wrong.append((member.name, group["description"], text))
     assert seen > 100
     assert wrong == []
