@@ -16,8 +16,8 @@ import numpy.typing as npt
 from ..expression import ByteAutomaton
 from .multiples import scaled
 
-#: What may follow a number: no exponent, one that is not negative, any.
-Exponents = Literal["none", "upward", "any"]
+#: What may follow a number: no exponent, one without a minus sign, one with a minus sign, any.
+Exponents = Literal["none", "upward", "downward", "any"]
 
 _ZERO, _NINE, _DOT, _MINUS, _PLUS = 0x30, 0x39, 0x2E, 0x2D, 0x2B
 _EXPONENTS = (0x45, 0x65)
@@ -209,8 +209,11 @@ def _tail_table(zeros: bool, max_digits: int | None, exponents: Exponents) -> tu
         mark, sign = most + 1, most + 2
         for byte in _EXPONENTS:
             edges += [(i, byte, byte, mark) for i in range(1, most + 1)]
-        edges += [(mark, byte, byte, sign) for byte in (_PLUS, *((_MINUS,) if exponents == "any" else ()))]
-        edges += [(at, _ZERO, _NINE, sign + 1) for at in (mark, sign)]
+        if exponents != "upward":
+            edges.append((mark, _MINUS, _MINUS, sign))
+        if exponents != "downward":
+            edges += [(mark, _PLUS, _PLUS, sign), (mark, _ZERO, _NINE, sign + 1)]
+        edges.append((sign, _ZERO, _NINE, sign + 1))
         edges += [(sign + i, _ZERO, _NINE, sign + i + 1) for i in range(1, most)]
         if max_digits is None:
             edges.append((sign + 1, _ZERO, _NINE, sign + 1))

@@ -4,13 +4,15 @@ Never through a double: 9007199254740993 is not 9007199254740992, 0.3 is a multi
 may have zeros at the end of its fraction (1.500) and zero a minus sign (-0), as RFC 8259 has it.
 
 Exponents. A number without constraint may have any. With one, an exponent would have to be compared with the number of
-digits before it, so only those are taken that no automaton need look at, and a number that satisfies the constraint
-without its exponent may have
+digits before it, so only those are taken that no automaton need look at. A number that satisfies the constraint without
+its exponent, of which the digits before it are the mantissa, may have
 
-* any, where the constraint asks for the sign alone (one bound, 0, or ``not: {const: 0}``);
-* one without a minus sign, where multiplying by ten never leads out of the constraint: no upper bound on the magnitudes
-  of this sign, nothing excluded above the lower one, and of other constraints integers and multiples;
-* none otherwise, and where there are both a minimum and a maximum or the values are listed.
+* one without a minus sign, where multiplying by ten never leads from a number of this sign that satisfies the
+  constraint to one that does not: no upper bound on the magnitude, nothing excluded but 0, else only integers and
+  multiples;
+* one with a minus sign, where dividing by ten never does: no lower bound on the magnitude but 0, no integers and no
+  multiples, nothing excluded but 0. So ``minimum: 0`` alone takes both, and from 0 to 1 there is 1e-05 but no 1e0;
+* none, where values are listed, or integers or multiples lie between a minimum and a maximum.
 """
 
 from __future__ import annotations
@@ -153,7 +155,7 @@ def _expression(constraint: NumberConstraint, max_digits: int | None, most_state
     if not any(_holds_a_number(interval, step, others, max_digits) for interval in intervals):
         return None
     exponents: tuple[Exponents, Exponents] = ("none", "none")
-    if whole.low is None or whole.high is None:
+    if step is None or whole.low is None or whole.high is None:
         exponents = _exponents(intervals, step, others), _exponents(_mirrored(intervals), step, others)
     integer = step is not None and step.denominator == 1
     automaton, whole_states = interval_automaton(intervals, integer=integer, max_digits=max_digits, exponents=exponents)
@@ -226,14 +228,15 @@ def _mirrored(intervals: list[Interval]) -> list[Interval]:
 
 
 def _exponents(intervals: list[Interval], step: Fraction | None, others: list[Fraction]) -> Exponents:
-    """What may follow a text without a minus sign in `intervals`, as this module's text says."""
+    """What may follow a text in `intervals` that has no minus sign before it, as this module's text says."""
     parts = [part for interval in intervals if (part := interval.magnitudes())]
     if others or len(parts) > 1:
         return "none"
-    part = parts[0] if parts else None
-    if part is not None and part.high is not None and part.high > 0:
+    if not parts:
         return "none"
-    return "any" if step is None and (part is None or part.low == 0) else "upward"
+    grows = parts[0].high is None or parts[0].high == 0
+    shrinks = step is None and parts[0].low == 0
+    return "any" if grows and shrinks else "upward" if grows else "downward" if shrinks else "none"
 
 
 def _holds_a_number(interval: Interval, step: Fraction | None, others: list[Fraction], max_digits: int | None) -> bool:
