@@ -30,12 +30,16 @@ from .expression import (
     Expression,
     Intersection,
     Lookahead,
+    Member,
+    Members,
     Reference,
     Repeat,
     Sequence,
+    Token,
 )
 from .limits import Limits
-from .simplify import CONTEXTUAL, Simplifier, children, contains, depth, place_of
+from .members import ANY, accepts_none, terms_of
+from .simplify import CONTEXTUAL, Simplifier, children, contains, depth, place_of, with_children
 
 
 def needed_rules(rules: Mapping[str, Expression], start: str) -> tuple[list[str], frozenset[str]]:
@@ -150,6 +154,12 @@ def reduced_rules(
                     "in a recursive grammar an anchor or lookahead may stand only within an operand of an intersection",
                     place_of(node.source),
                 )
+            if isinstance(node, Members):
+                for part in (*(option.key for option in node.options), node.separator):
+                    if contains(part, Token):
+                        raise GrammarUnsupported(
+                            "a token may not stand in the key of a member or between members", place_of(part.source)
+                        )
     kept = _productive(kept, start, limits)
     return _solved(kept, start, limits)
 
@@ -238,6 +248,8 @@ class Nullable:
             return node.minimum == 0 or self.of(node.body)
         if isinstance(node, Reference):
             return self.rules[node.rule]
+        if isinstance(node, Members):
+            return accepts_none(node)
         return self.closed(node)[0] if isinstance(node, Intersection | Complement) else False
 
     def closed(self, node: Expression) -> tuple[bool, bool]:
@@ -266,6 +278,9 @@ def _productive(rules: dict[str, Expression], start: str, limits: Limits) -> dic
             return is_proper(node.body)
         if isinstance(node, Reference):
             return proper[node.rule]
+        if isinstance(node, Members):
+            bits = [ANY if o.bit is None else o.bit for o in node.options if nullable.of(o.rest) or is_proper(o.rest)]
+            return bool(terms_of(node, sum(1 << bit for bit in set(bits))))
         return nullable.closed(node)[1] if isinstance(node, Intersection | Complement) else True
 
     changed = True
@@ -426,6 +441,8 @@ def _substituted(node: Expression, name: str, body: Expression, done: dict[int, 
             result = replace(node, options=tuple(_substituted(o, name, body, done) for o in node.options))
         elif isinstance(node, Repeat):
             result = replace(node, body=_substituted(node.body, name, body, done))
+        elif isinstance(node, Member | Members):
+            result = with_children(node, tuple(_substituted(c, name, body, done) for c in children(node)))
         done[id(node)] = result
     return done[id(node)]
 

@@ -10,7 +10,7 @@ byte which leaves the set, or are no complete UTF-8 text, are walked one by one.
 from __future__ import annotations
 
 from .._numba import helper
-from ..grammar.automaton import COUNTER, FINAL, H_FLAGS, HAS_CALLS, RECURSIVE
+from ..grammar.automaton import COUNTER, FINAL, GUARDED, H_FLAGS, HAS_CALLS, HAS_OPERATIONS, RECURSIVE
 from .layout import (
     CONFIG_HEADS,
     G_KINDS,
@@ -23,6 +23,7 @@ from .layout import (
     KIND_FIRST,
     KIND_OF,
     L_AFTER,
+    L_ASKED,
     L_CLASS,
     L_EXACT,
     L_FIRST,
@@ -55,6 +56,7 @@ from .machine import (
     top_register,
     top_state,
 )
+from .members import asks, may_go_on
 from .memory import count_bits, load_i32, load_i64, load_u8, section, store_i64
 from .trie import (
     V_ABSENT,
@@ -80,10 +82,14 @@ def local_step(automaton, state, byte, register):  # type: ignore[no-untyped-def
 
 
 @helper
-def _keep_state(loop, state, only):  # type: ignore[no-untyped-def]
-    """Is `state` one of L_STATES, or can it be added (fewer than `only` are there)?"""
-    if state < 0:
+def _keep_state(automaton, loop, state, register, only):  # type: ignore[no-untyped-def]
+    """Is `state` one of L_STATES, or can it be added (fewer than `only` are there)? Not where members begin."""
+    if state < 0 or flags_of(automaton, state) & HAS_OPERATIONS != 0:
         return False
+    if asks(automaton, state):
+        store_i64(loop, L_ASKED, 1)
+        if not may_go_on(automaton, state, register):
+            return False
     states = loop + 8 * L_STATES
     n = load_i64(states, MAX_LOOP_STATES)
     for i in range(n):
@@ -97,11 +103,13 @@ def _keep_state(loop, state, only):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _keep_both(loop, one, two, only):  # type: ignore[no-untyped-def]
+def _keep_both(automaton, loop, one, two, register, only):  # type: ignore[no-untyped-def]
     """`_keep_state` for those of two targets that exist; False where neither does."""
     if one < 0 and two < 0:
         return False
-    return (one < 0 or _keep_state(loop, one, only)) and (two < 0 or _keep_state(loop, two, only))
+    return (one < 0 or _keep_state(automaton, loop, one, register, only)) and (
+        two < 0 or _keep_state(automaton, loop, two, register, only)
+    )
 
 
 @helper
@@ -143,7 +151,7 @@ def _text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # t
                 continue
             p1, q1 = a2, b2
             if lead < 0xE0:
-                if not _keep_both(loop, a2, b2, only):
+                if not _keep_both(automaton, loop, a2, b2, register, only):
                     return False
                 continue
             p2, q2 = -2, -2
@@ -155,7 +163,7 @@ def _text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # t
                     continue
                 p2, q2 = a3, b3
                 if lead < 0xF0:
-                    if not _keep_both(loop, a3, b3, only):
+                    if not _keep_both(automaton, loop, a3, b3, register, only):
                         return False
                     continue
                 p3, q3 = -2, -2
@@ -166,7 +174,7 @@ def _text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # t
                     if a4 == p3 and b4 == q3:
                         continue
                     p3, q3 = a4, b4
-                    if not _keep_both(loop, a4, b4, only):
+                    if not _keep_both(automaton, loop, a4, b4, register, only):
                         return False
     return True
 
@@ -232,7 +240,8 @@ def _stays(automaton, vocabulary, kinds, loop, register, only, follow):  # type:
                 members = kinds + 8 * (KIND_BYTES + 4 * kind)
                 if (low & load_i64(members, 0)) | (high & load_i64(members, 1)) != 0:
                     byte = load_i64(kinds, KIND_FIRST + kind)
-                    if not _keep_both(loop, delta(automaton, state, byte), _after(automaton, start, byte), only):
+                    one, two = delta(automaton, state, byte), _after(automaton, start, byte)
+                    if not _keep_both(automaton, loop, one, two, register, only):
                         low &= ~load_i64(members, 0)
                         high &= ~load_i64(members, 1)
                         changed = True
@@ -313,7 +322,7 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
         if empty or weight >= MIN_WIDE_BYTES:
             break
         target = local_step(automaton, state, byte, register)
-        if target >= 0:
+        if target >= 0 and flags_of(automaton, target) & (GUARDED | HAS_OPERATIONS) == 0:
             weight = _try_states(automaton, vocabulary, kinds, loop, state, target, 1, register, follow)
     if weight < MIN_WIDE_BYTES and klass < 0 and not empty:
         return False
@@ -324,6 +333,8 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
         store_i64(loop + 8 * L_STATES, 0, state)
         store_i64(loop + 8 * L_STATES, MAX_LOOP_STATES, 1)
     store_i64(loop, L_CLASS, klass)
+    if asks(automaton, state):
+        store_i64(loop, L_ASKED, 1)
     states = loop + 8 * L_STATES
     n = load_i64(states, MAX_LOOP_STATES)
     frame = frame_of(automaton, state)
@@ -429,6 +440,8 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
                 one, other = delta(automaton, state, byte), _after(automaton, start, byte)
                 # A byte that may go on with an item as well as begin another one leads to two states.
                 if more_low | more_high == 0 or (one >= 0) == (other >= 0):
+                    continue
+                if one >= 0 and flags_of(automaton, one) & (GUARDED | HAS_OPERATIONS) != 0:
                     continue
                 own = register
                 if other >= 0:
