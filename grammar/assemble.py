@@ -92,6 +92,7 @@ def assemble(
     lengths, distances, acyclic = _frame_lengths(frames, frame_of)
     arrays["frame_length"] = np.array(lengths, np.int64)
     arrays["state_distance"] = np.concatenate(distances).astype(np.int32)
+    _add_costs(arrays, frames, distances)
     _next_bytes(arrays, n_classes, frames, offsets)
     arrays["state_loop"], found = find_loops(arrays, n_classes, loops)
     _drop_loops(arrays)
@@ -131,6 +132,26 @@ def _add_guards(
     columns = np.array(terms, np.int64).reshape(-1, 4)
     for i, name in enumerate(("required", "forbidden", "minimum", "maximum")):
         arrays[f"term_{name}"] = columns[:, i].copy()
+
+
+def _add_costs(arrays: dict[str, Any], frames: list[Frame], distances: list[npt.NDArray[np.int64]]) -> None:
+    """Adds ``state_costs``, ``frame_costs`` and ``member_cost``."""
+    rows: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    state_costs = np.full(len(arrays["edges"]), -1, np.int32)
+    frame_costs = np.full(len(frames), -1, np.int32)
+    used = 0
+    for number, frame in enumerate(frames):
+        if frame.guards is None:
+            continue
+        costs = frame.guards.costs(distances[number])
+        chosen = np.flatnonzero(~frame.guards.ends)
+        table = np.concatenate([costs[frame.guards.ends].min(axis=0, initial=_FAR)[None, :], costs[chosen]])
+        frame_costs[number] = used
+        state_costs[arrays["frame_start"][number] + chosen] = used + table.shape[1] * (1 + np.arange(len(chosen)))
+        rows.append(table.reshape(-1))
+        used += table.size
+    arrays["state_costs"], arrays["frame_costs"] = state_costs, frame_costs
+    arrays["member_cost"] = np.concatenate(rows).astype(np.int32)
 
 
 def _drop_loops(arrays: dict[str, Any]) -> None:
@@ -251,6 +272,11 @@ def _frame_lengths(
                 weight[dfa.class_of[symbol]] = length[frame_of[symbol]] if symbol in frame_of else 0
             distance, acyclic[number] = _measure(np.ascontiguousarray(dfa.delta).reshape(-1), dfa.final, weight)
             distances[number] = np.minimum(distance, _FAR)
+            if frame.guards is not None:
+                total = frame.guards.shortest(frame.guards.costs(distances[number]))
+                changed = changed or total < length[number]
+                length[number] = min(length[number], total)
+                continue
             items = frame.minimum if frame.kind == COUNTER else 1
             # A counter's frame must have one item at least: it never matches the empty string.
             total = min(int(distances[number][0]) * max(items, 1), _FAR)

@@ -91,6 +91,12 @@ SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
     ("operation_start", np.int32),  # [n_states + 1] where the operations of a state begin
     ("operation_bit", np.int32),  # [operations] bit of the member that begins, or ANY
     ("operation_target", np.int32),  # [operations]
+    (
+        "state_costs",
+        np.int32,
+    ),  # [n_states] its row of `member_cost`; -1: the list may end without a member more
+    ("frame_costs", np.int32),  # [n_frames] the row after a member; -1
+    ("member_cost", np.int32),  # rows by bit, the last for none: fewest bytes to the end of a member that begins next
     ("term_start", np.int32),  # [n_frames + 1] where the conditions of a frame begin
     ("term_required", np.int64),  # [terms] bit sets
     ("term_forbidden", np.int64),  # [terms]

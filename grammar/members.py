@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from .determinize import Dfa
 from .errors import GrammarUnsupported
-from .expression import Alternation, Condition, Expression, Members, Repeat, Sequence
+from .expression import Alternation, Condition, Expression, Member, Members, Repeat, Sequence
 from .position import Uint8Array
 
 #: In a set of bits: members without a bit.
@@ -23,6 +23,8 @@ ANY = 62
 #: Bits of a register, those of the members and of their number together.
 MAX_MEMBER_BITS = 62
 _NO_MAXIMUM = 1 << 62
+#: More bytes than any list has.
+FAR = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,76 @@ class Guards:
     terms: list[tuple[int, int, int, int]]
     shift: int
     most: int
+    #: Byte edges, (state, target) [edges, 2], and whether the list may end before another member begins [states].
+    edges: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.bool_]
+
+    def costs(self, distance: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Fewest bytes from each state to the end of a member that begins next, by its bit, the last column for none.
+
+        `distance`: fewest bytes from each state to a final one. [states, shift + 1]
+        """
+        found = np.full((len(self.keys), self.shift + 1), FAR, np.int64)
+        for state, bit, target in self.operations:
+            column = self.shift if bit == ANY else bit
+            found[state, column] = min(found[state, column], distance[target])
+        source, target_ = self.edges[:, 0], self.edges[:, 1]
+        while len(source):
+            before = found.copy()
+            np.minimum.at(found, source, found[target_] + 1)
+            if (found == before).all():
+                break
+        return np.minimum(found, FAR)
+
+    def shortest(self, costs: npt.NDArray[np.int64]) -> int:
+        """Fewest bytes of a list of at least one member."""
+        between = costs[self.ends].min(axis=0, initial=FAR)
+        return min((int(costs[0, i]) + self._rest(i, between) for i in range(self.shift + 1)), default=FAR)
+
+    def _rest(self, first: int, between: npt.NDArray[np.int64]) -> int:
+        """Fewest bytes that a list of one member lacks."""
+        best = FAR
+        bits = 0 if first == self.shift else 1 << first
+        for required, forbidden, minimum, maximum in self.terms:
+            lacking = [bit for bit in range(self.shift) if required & ~bits & 1 << bit]
+            if forbidden & bits or 1 + len(lacking) > maximum:
+                continue
+            total = sum(int(between[bit]) for bit in lacking)
+            others = [int(between[b]) for b in range(self.shift) if not (bits | required | forbidden) & 1 << b]
+            more = max(minimum - 1 - len(lacking), 0)
+            others = sorted([*others, *[int(between[self.shift])] * more])[:more]
+            best = min(best, total + sum(others) if len(others) == more else FAR)
+        return best
 
 
 def accepts_none(node: Members) -> bool:
     """Whether the list may be empty."""
-    return any(not condition.required and not condition.minimum for condition in node.accept)
+    return accepts(node, 0, 0)
+
+
+def after_member(node: Members, bits: int, count: int, option: Member) -> tuple[int, int] | None:
+    """The members that were there and their number after one more; None where no condition can be met then."""
+    if option.bit is not None:
+        if bits >> option.bit & 1:
+            return None
+        bits |= 1 << option.bit
+    for condition in node.accept:
+        lacking = (condition.required & ~bits).bit_count()
+        enough = condition.maximum is None or count + 1 + lacking <= condition.maximum
+        if enough and not condition.forbidden & bits:
+            return bits, count + 1
+    return None
+
+
+def accepts(node: Members, bits: int, count: int) -> bool:
+    """Whether a list of these members, so many in all, is one of `node`."""
+    return any(
+        not condition.required & ~bits
+        and not condition.forbidden & bits
+        and condition.minimum <= count
+        and (condition.maximum is None or count <= condition.maximum)
+        for condition in node.accept
+    )
 
 
 def list_of(node: Members) -> Expression:
@@ -134,7 +201,12 @@ def guards_of(node: Members, dfa: Dfa, operations: dict[int, int]) -> Guards:
         asked[state] = len(onward) > 0 and not open_[onward].any()
     shift = max((bit + 1 for _, bit, _ in found if bit != ANY), default=0)
     most = max((_counted(condition) for condition in node.accept), default=0)
-    return Guards(np.where(asked, keys, -1), found, terms, shift, most)
+    edges = np.array(sorted(_pairs(table)), np.int64).reshape(-1, 2)
+    return Guards(np.where(asked, keys, -1), found, terms, shift, most, edges, ends)
+
+
+def _pairs(table: npt.NDArray[np.int32]) -> set[tuple[int, int]]:
+    return {(s, t) for s, row in enumerate(table) for t in np.unique(row[row >= 0]).tolist()}
 
 
 def _next_members(
@@ -145,9 +217,8 @@ def _next_members(
     for state, bit, _ in operations:
         keys[state] |= 1 << bit
     ends = final != 0
-    pairs = {(int(s), int(t)) for s, row in enumerate(table) for t in np.unique(row[row >= 0])}
-    source, target = (np.array([pair[i] for pair in sorted(pairs)], np.int64) for i in (0, 1))
-    while len(pairs):
+    source, target = np.array(sorted(_pairs(table)), np.int64).reshape(-1, 2).T
+    while len(source):
         before = keys.copy(), ends.copy()
         np.bitwise_or.at(keys, source, keys[target])
         np.logical_or.at(ends, source, ends[target])

@@ -30,7 +30,7 @@ from .layout import (
     OVERFLOW,
     WORK_HEADS,
 )
-from .members import is_met
+from .members import is_met, members_distance
 from .memory import load_i32, load_i64, load_u8, section, store_i64
 
 #: More items than any token can hold.
@@ -171,7 +171,10 @@ def level_distance(automaton, state, register):  # type: ignore[no-untyped-def]
     """Fewest bytes until the frame can return."""
     distance = load_i32(section(automaton, AT_STATE_DISTANCE), state)
     frame = frame_of(automaton, state)
-    if load_u8(section(automaton, AT_FRAME_KIND), frame) == COUNTER:
+    kind = load_u8(section(automaton, AT_FRAME_KIND), frame)
+    if kind == MEMBERS:
+        return members_distance(automaton, state, register, distance)
+    if kind == COUNTER:
         minimum = load_i64(section(automaton, AT_FRAME_MINIMUM), frame)
         item = load_i64(section(automaton, AT_FRAME_LENGTH), frame) // max(minimum, 1)
         distance += max(minimum - 1 - register, 0) * item
