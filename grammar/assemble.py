@@ -86,9 +86,8 @@ def assemble(
     arrays["state_frame"] = np.repeat(np.arange(len(frames)), np.diff(offsets)).astype(np.int32)
     arrays["frame_start"] = offsets[:-1].astype(np.int32)
     arrays["frame_kind"] = np.array([frame.kind for frame in frames], np.uint8)
-    for name, value in (("minimum", "shift"), ("maximum", "most")):
-        bounds = [getattr(frame.guards, value) if frame.guards else getattr(frame, name) for frame in frames]
-        arrays[f"frame_{name}"] = np.array(bounds, np.int64)
+    bounds = [(f.guards.shift, f.guards.most) if f.guards else (f.minimum, f.maximum) for f in frames]
+    arrays["frame_minimum"], arrays["frame_maximum"] = np.array(bounds, np.int64).T.copy()
     lengths, distances, acyclic = _frame_lengths(frames, frame_of)
     arrays["frame_length"] = np.array(lengths, np.int64)
     arrays["state_distance"] = np.concatenate(distances).astype(np.int32)

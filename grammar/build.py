@@ -115,8 +115,8 @@ class _Builder:
             for option in node.options:
                 self.add(option, start, end)
         elif isinstance(node, Operation) and self._symbols is not None:
-            symbol = self._symbols.operation(node.bit)
-            net.edge(start, symbol, symbol, end)
+            number = self._symbols.operation(node.bit)
+            net.edge(start, number, number, end)
         elif isinstance(node, Repeat | Reference | Members | Part):
             called = self._call_of(node) if self._call_of is not None else None
             if called is not None:

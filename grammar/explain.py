@@ -223,9 +223,10 @@ class _Recogniser:
             for option in node.options:
                 after = after_member(node, bits, count, option)
                 if after is not None:
+                    self._sources.setdefault(id(option), option.source or self._sources.get(id(node)))
                     turn = self._rest(node, 1 + after[0] + (after[1] << MAX_MEMBER_BITS), then)
-                    part = self._rest(option.key, 0, self._rest(option.rest, 0, turn, option), option)
-                    self._add(self._rest(node.separator, 0, part, node) if rest.state else part, call)
+                    member = self._rest(option.key, 0, self._rest(option.rest, 0, turn, option), option)
+                    self._add(self._rest(node.separator, 0, member, node) if rest.state else member, call)
         elif isinstance(node, Reference):
             self._call(node.rule, then, call)
         elif isinstance(node, Bytes):

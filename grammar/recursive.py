@@ -132,22 +132,22 @@ class _Builder:
             if isinstance(node, Reference):
                 # Equal references are one symbol whatever their sources are.
                 return self.symbols.call(Reference(node.rule)), self._nullable[node.rule]
-            if isinstance(node, Members | Part) or (
-                isinstance(node, Repeat) and counters and id(node) in self._sizes[rule].counters
-            ):
-                if node not in self._positions:
-                    if isinstance(node, Members):
-                        check_bits(node)
-                    listed = isinstance(node, Members)
-                    body = self._built(list_of(node) if listed else node.body, rule, counters=not listed)
-                    self._positions[node] = body.without_empty_string(), bool(body.final[0])
-                item, nullable = self._positions[node]
+            if isinstance(node, Repeat) and not (counters and id(node) in self._sizes[rule].counters):
+                return None
+            assert isinstance(node, Members | Part | Repeat)
+            if node not in self._positions:
                 if isinstance(node, Members):
-                    nullable = accepts_none(node)
-                elif isinstance(node, Repeat):
-                    nullable = nullable or node.minimum == 0
-                return None if item.is_empty else self.symbols.call(node), nullable
-            return None
+                    check_bits(node)
+                    body = self._built(list_of(node), rule, counters=False)
+                else:
+                    body = self._built(node.body, rule)
+                self._positions[node] = body.without_empty_string(), bool(body.final[0])
+            item, nullable = self._positions[node]
+            if isinstance(node, Members):
+                nullable = accepts_none(node)
+            elif isinstance(node, Repeat):
+                nullable = nullable or node.minimum == 0
+            return None if item.is_empty else self.symbols.call(node), nullable
 
         return build_positions(node, self._limits, self.symbols, call_of).without_bytes(self._absent)
 

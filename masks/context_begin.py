@@ -61,9 +61,10 @@ from .memory import load_i32, load_i64, section, store_i64
 from .path import CONFIG_COST, add_tokens
 from .pool import count
 from .select import select_wide
+from .stays import local_step
 from .trie import V_MAX_LENGTH, V_NODE, V_NODE_PARENT, V_RANK_WORDS, V_ROOT
 from .undecided import fill_stay, sort_undecided
-from .wide import add_state_bytes, find_loop, find_loops, local_step
+from .wide import add_state_bytes, find_loop, find_loops
 
 
 @helper
