@@ -17,7 +17,7 @@ from .automaton import COUNTER, Automaton
 from .build import Symbols, build_positions
 from .determinize import determinize
 from .errors import GrammarTooLarge, GrammarUnsatisfiable
-from .expression import NOTHING, Expression, Grammar, Repeat
+from .expression import NOTHING, Expression, Grammar, Members, Repeat
 from .lazy import lazy_automaton
 from .limits import Limits
 from .literals import compile_literals, literal_options
@@ -26,7 +26,7 @@ from .position import PositionAutomaton
 from .recursive import compile_rules
 from .repeats import Sizes, unproved
 from .rules import needed_rules, reduced_rules, references
-from .simplify import Simplifier, children, depth, place_of
+from .simplify import Simplifier, children, contains, depth, place_of
 
 #: The limits where none are given.
 DEFAULT_LIMITS = Limits()
@@ -52,7 +52,7 @@ def compile_grammar(
         try:
             return _compile_rules(grammar, order, recursive, limits, absent_bytes)
         except GrammarTooLarge:
-            if not recursive or not limits.max_inlined_positions:
+            if not recursive or grammar.frames or not limits.max_inlined_positions:
                 raise
             # Rules put into each other may need many more states than frames that call each other.
             frames = replace(limits, max_inlined_positions=0)
@@ -65,7 +65,10 @@ def _compile_rules(
     grammar: Grammar, order: list[str], recursive: frozenset[str], limits: Limits, absent_bytes: frozenset[int]
 ) -> Automaton:
     with _recursion_room(_CALLS_PER_NODE * _checked_depth((grammar.rules[name] for name in order), limits)):
-        if recursive:
+        if grammar.frames:
+            keeping = Simplifier(grammar.rules, limits, frozenset(order))
+            rules = {name: keeping.kept_rule(name) for name in reversed(order)}  # callers first
+        elif recursive or any(contains(grammar.rules[name], Members) for name in order):
             rules = reduced_rules(grammar.rules, grammar.start, order, recursive, limits)
         else:
             simplifier = Simplifier(grammar.rules, limits)
@@ -74,7 +77,7 @@ def _compile_rules(
             rules = {grammar.start: simplifier.rule(grammar.start)}
     node = rules[grammar.start]
     with _recursion_room(_CALLS_PER_NODE * _checked_depth(rules.values(), limits)):
-        if len(rules) > 1 or references(node):
+        if len(rules) > 1 or references(node) or contains(node, Members):
             return compile_rules(rules, grammar.start, limits, absent_bytes)
         options = literal_options(node)
         if options is not None:
@@ -116,12 +119,12 @@ def _compile(node: Expression, limits: Limits, absent: frozenset[int]) -> Automa
     excluded: dict[Expression, None] = {}
     rounds = 0
     while True:
-        sizes = Sizes(node, excluded)
+        sizes = Sizes(node, excluded, limits)
         _check_size(node, sizes, limits)
         attempt = _Attempt(node, sizes, limits, absent)
         if attempt.root is None:
             break
-        failing = unproved(attempt.root, attempt.called)
+        failing = unproved([attempt.root], attempt.called)
         if not failing:
             return assemble(attempt.root, attempt.called, attempt.symbols, loops)
         rounds += 1
@@ -131,7 +134,7 @@ def _compile(node: Expression, limits: Limits, absent: frozenset[int]) -> Automa
         for symbol in failing if rounds > _SINGLE_ROUNDS else failing[:1]:
             excluded[bodies[symbol]] = None
     if sizes.counters:
-        sizes = Sizes(node, {}, with_counters=False)
+        sizes = Sizes(node, {}, limits, with_counters=False)
         _check_size(node, sizes, limits)
         attempt = _Attempt(node, sizes, limits, absent)
         if attempt.root is not None:

@@ -20,6 +20,8 @@ from .expression import (
     Expression,
     Grammar,
     Intersection,
+    Machine,
+    Members,
     Reference,
     Repeat,
     Sequence,
@@ -27,6 +29,7 @@ from .expression import (
     Token,
 )
 from .limits import Limits
+from .members import MAX_MEMBER_BITS, accepts, after_member
 from .rules import references
 from .simplify import CONTEXTUAL, Simplifier, children
 from .utf8 import fragment
@@ -34,6 +37,7 @@ from .utf8 import fragment
 #: Items that one recognition comes upon, about 2 us each. Ambiguity lets them grow as the text's length cubed.
 MAX_ITEMS = 1_000_000
 
+_ALL_BITS = (1 << MAX_MEMBER_BITS) - 1
 #: Edges of an automaton by state: (lowest byte, highest, target).
 _Edges = Mapping[int, list[tuple[int, int, int]]]
 
@@ -117,6 +121,7 @@ class _Recogniser:
         self._rests: dict[tuple[int, int, _Rest | None], _Rest] = {}
         self._edges: dict[int, tuple[_Edges, frozenset[int]]] = {}
         self._sources: dict[int, Source | None] = {}
+        self._machines: dict[int, dict[int, list[tuple[Expression, int]]]] = {}
         self._calls: dict[str, _Call] = {}  # that began here
         self._seen: set[tuple[_Rest | None, _Call]] = set()
         self._queue: list[tuple[_Rest | None, _Call]] = []
@@ -211,8 +216,26 @@ class _Recogniser:
             if node.maximum is None or turns < node.maximum:
                 done = min(turns + 1, node.minimum) if node.maximum is None else turns + 1
                 self._add(self._rest(node.body, 0, self._rest(node, done, then), node), call)
+        elif isinstance(node, Members):
+            # The state: 0 before any member, else one more than their bits and, above these, their number.
+            written = max(rest.state - 1, 0)
+            bits, count = written & _ALL_BITS, written >> MAX_MEMBER_BITS
+            if accepts(node, bits, count):
+                self._add(then, call)
+            for option in node.options:
+                after = after_member(node, bits, count, option)
+                if after is not None:
+                    self._sources.setdefault(id(option), option.source or self._sources.get(id(node)))
+                    turn = self._rest(node, 1 + after[0] + (after[1] << MAX_MEMBER_BITS), then)
+                    member = self._rest(option.key, 0, self._rest(option.rest, 0, turn, option), option)
+                    self._add(self._rest(node.separator, 0, member, node) if rest.state else member, call)
         elif isinstance(node, Reference):
             self._call(node.rule, then, call)
+        elif isinstance(node, Machine) and node is not self._whole:
+            if rest.state in node.finals:
+                self._add(then, call)
+            for label, target in self._leaving(node).get(rest.state, ()):
+                self._add(self._rest(label, 0, self._rest(node, target, then), node), call)
         elif isinstance(node, Bytes):
             if rest.state == len(node.text):
                 self._add(then, call)
@@ -222,6 +245,15 @@ class _Recogniser:
             self._reading.append((rest, call))
             if not isinstance(node, Token) and rest.state in self._automaton(node)[1]:
                 self._add(then, call)
+
+    def _leaving(self, node: Machine) -> Mapping[int, list[tuple[Expression, int]]]:
+        """The edges of a machine by the state they leave."""
+        found = self._machines.get(id(node))
+        if found is None:
+            found = self._machines[id(node)] = {}
+            for source, label, target in zip(node.sources, node.labels, node.targets, strict=True):
+                found.setdefault(source, []).append((label, target))
+        return found
 
     def _call(self, rule: str, then: _Rest | None, caller: _Call) -> None:
         call = self._calls.get(rule)

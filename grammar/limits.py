@@ -24,6 +24,10 @@ class Limits:
     #: Nodes of the trie of a choice of plain strings, before equal rests are merged: at most its bytes. About 0.2 us
     #: and 50 bytes each while it is built. `max_dfa_states` does not apply to it.
     max_choice_states: int = 4_000_000
+    #: Positions of a counted repeat, unrolled, up to which it is unrolled; larger ones are counted by a frame of their
+    #: own (a few states, and a head that waits behind it) where that is proved to need few heads. In grammars of
+    #: rules, where calls cost less, an eighth of it.
+    max_unrolled_positions: int = 256
     #: Upper bound of a counted repeat as written, e.g. `a{0,100000}`.
     max_repeat: int = 1_000_000
     #: Nesting depth of the expression (groups within groups).
@@ -33,7 +37,16 @@ class Limits:
     #: States of the automaton of one Lark terminal whose pattern depends on the order of matching (lazy repeats, a
     #: longer option after a shorter one, lookarounds), and parts of the expression made from it. About 50 us each.
     max_terminal_states: int = 2_000
+    #: States of the integer part of a JSON number that must be a multiple of something, or must not: about the digits
+    #: it may have times the remainders, which factors 2 and 5 add little to. About 5 us and 80 bytes each. No fallback.
+    max_remainder_states: int = 50_000
     #: Positions up to which rules of a recursive grammar are inlined and solved into their callers (about 1 us each);
     #: larger ones stay frames that are called, and all do where a frame becomes too large otherwise. 0: every recursive
     #: rule is a frame.
     max_inlined_positions: int = 2_000
+    #: Ways to satisfy one JSON Schema, for one kind of value, after its `anyOf`, `oneOf`, `if` and negations have been
+    #: multiplied out. About 20 us each.
+    max_schema_alternatives: int = 5_000
+    #: States of one object or array of a JSON Schema: which of its properties have been settled, how many there are.
+    #: About 50 us each.
+    max_schema_states: int = 10_000

@@ -24,18 +24,24 @@ from .expression import (
     EMPTY,
     NOTHING,
     Alternation,
+    ByteAutomaton,
     Bytes,
     Characters,
     Complement,
     Expression,
     Intersection,
     Lookahead,
+    Machine,
+    Member,
+    Members,
     Reference,
     Repeat,
     Sequence,
+    Token,
 )
 from .limits import Limits
-from .simplify import CONTEXTUAL, Simplifier, children, contains, depth, place_of
+from .members import ANY, accepts_none, terms_of
+from .simplify import CONTEXTUAL, Simplifier, children, contains, depth, place_of, with_children
 
 
 def needed_rules(rules: Mapping[str, Expression], start: str) -> tuple[list[str], frozenset[str]]:
@@ -150,6 +156,12 @@ def reduced_rules(
                     "in a recursive grammar an anchor or lookahead may stand only within an operand of an intersection",
                     place_of(node.source),
                 )
+            if isinstance(node, Members):
+                for part in (*(option.key for option in node.options), node.separator):
+                    if contains(part, Token):
+                        raise GrammarUnsupported(
+                            "a token may not stand in the key of a member or between members", place_of(part.source)
+                        )
     kept = _productive(kept, start, limits)
     return _solved(kept, start, limits)
 
@@ -197,6 +209,8 @@ def _size(node: Expression, size_of_rule: Callable[[str], int], known: dict[int,
     if id(node) not in known:
         if isinstance(node, Bytes):
             total = len(node.text)
+        elif isinstance(node, ByteAutomaton):
+            total = len(node.final)
         elif isinstance(node, Characters):
             total = len(node.ranges)
         elif isinstance(node, Reference):
@@ -238,10 +252,21 @@ class Nullable:
             return node.minimum == 0 or self.of(node.body)
         if isinstance(node, Reference):
             return self.rules[node.rule]
-        return self.closed(node)[0] if isinstance(node, Intersection | Complement) else False
+        if isinstance(node, Machine):
+            reached, left = {0}, [0]
+            while left:
+                at = left.pop()
+                for source, label, target in zip(node.sources, node.labels, node.targets, strict=True):
+                    if source == at and target not in reached and self.of(label):
+                        reached.add(target)
+                        left.append(target)
+            return not reached.isdisjoint(node.finals)
+        if isinstance(node, Members):
+            return accepts_none(node)
+        return self.closed(node)[0] if isinstance(node, Intersection | Complement | ByteAutomaton) else False
 
     def closed(self, node: Expression) -> tuple[bool, bool]:
-        """(matches the empty string, matches others) of an intersection or complement."""
+        """(matches the empty string, matches others) of an intersection, a complement or an automaton."""
         if node not in self._closed:
             positions = closed_positions(node, self._limits)
             self._closed[node] = bool(positions.final[0]), not positions.without_empty_string().is_empty
@@ -266,7 +291,10 @@ def _productive(rules: dict[str, Expression], start: str, limits: Limits) -> dic
             return is_proper(node.body)
         if isinstance(node, Reference):
             return proper[node.rule]
-        return nullable.closed(node)[1] if isinstance(node, Intersection | Complement) else True
+        if isinstance(node, Members):
+            bits = [ANY if o.bit is None else o.bit for o in node.options if nullable.of(o.rest) or is_proper(o.rest)]
+            return bool(terms_of(node, sum(1 << bit for bit in set(bits))))
+        return nullable.closed(node)[1] if isinstance(node, Intersection | Complement | ByteAutomaton) else True
 
     changed = True
     while changed:
@@ -424,8 +452,12 @@ def _substituted(node: Expression, name: str, body: Expression, done: dict[int, 
             result = replace(node, parts=tuple(_substituted(p, name, body, done) for p in node.parts))
         elif isinstance(node, Alternation):
             result = replace(node, options=tuple(_substituted(o, name, body, done) for o in node.options))
+        elif isinstance(node, Machine):
+            result = replace(node, labels=tuple(_substituted(label, name, body, done) for label in node.labels))
         elif isinstance(node, Repeat):
             result = replace(node, body=_substituted(node.body, name, body, done))
+        elif isinstance(node, Member | Members):
+            result = with_children(node, tuple(_substituted(c, name, body, done) for c in children(node)))
         done[id(node)] = result
     return done[id(node)]
 

@@ -65,7 +65,7 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_ITEM_COUNT,
     G_LIST_NODES,  # int32[MAX_LIST_NODES] the nodes of all lists
     G_LIST_NODES_USED,
-    G_CALL_STAMPS,  # int64[call edges] stamp << 16 | number of the edge's list in the walk that has this stamp
+    G_CALL_STAMPS,  # int64[1 + call edges + operations] stamp << 16 | number of its list in the walk of this stamp
     G_FIELDS,
 ) = range(39)
 
@@ -78,23 +78,27 @@ MAX_ITEMS = 1 << 15
 MAX_LIST_NODES = 1 << 20  # 4 MB
 (
     CONTEXT_STATE,  # key: state | list walked << 32 (WHOLE: the vocabulary)
-    CONTEXT_CLASS,  # key: what a token can learn of the register; which vocabulary
+    CONTEXT_BELOW,  # key: how far a counter's minimum is away, or which register it is
+    CONTEXT_ABOVE,  # key: how far its maximum is away; which vocabulary
     CONTEXT_MASK,  # mask slot of the tokens alive inside the frame
     CONTEXT_RETURN,  # list of the trie nodes at which the frame may return, -1: there are none
     CONTEXT_ITEM,  # its first call in G_ITEMS
     CONTEXT_ITEMS,  # how many there are
+    CONTEXT_ADDED,  # items that its tokens add to a counter at most, so that a lower bound farther away is the same
+    CONTEXT_ROOM,  # the same of an upper bound
     CONTEXT_WORDS,
-) = range(7)
+) = range(10)
 WHOLE = 0x7FFFFFFF
+INCLUSIVE = 1 << 29  # with the number of a list: the tokens that end at its nodes as well
 LIST_BEGIN, LIST_LENGTH, LIST_LOW, LIST_HIGH, LIST_WORDS = range(5)
-ITEM_CALL, ITEM_REGISTER, ITEM_LIST, ITEM_WORDS = range(4)
+ITEM_CALL, ITEM_ADDED, ITEM_LIST, ITEM_WORDS = range(4)  # CALL: calls, then operations; ADDED: items counted before
 
 # What is visited for one mask; past these limits the stack is walked directly (masks.stack_walk).
 MAX_PAIRS = 1024  # (stack node, context)
 MAX_CALLED = 256  # calls within tokens, one for each frame and list
 MAX_RETURNS = 1024  # (stack node, list)
 MAX_CONTINUATIONS = 1024  # of all those calls
-PAIR_NODE, PAIR_CONTEXT, PAIR_WORDS = range(3)
+PAIR_NODE, PAIR_CONTEXT, PAIR_REGISTER, PAIR_WORDS = range(4)  # REGISTER: where the context makes calls
 CALLED_FRAME, CALLED_LIST, CALLED_WORDS = range(3)
 RETURN_NODE, RETURN_LIST, RETURN_WORDS = range(3)
 CONTINUATION_OF, CONTINUATION_NODE, CONTINUATION_STATE, CONTINUATION_REGISTER, CONTINUATION_WORDS = range(5)
@@ -277,8 +281,11 @@ VERIFIED, DEFERRED = 3, 4
     J_DEPTH,  # contexts: bytes before the list's, in the path that RANKS follows: 1 after one space
     J_AFTER_SPACE,  # contexts: RANKS: state after one space, whose tokens the trie is for, LISTS: node to skip; or -1
     J_FAILED,  # contexts: there is no context for this state
+    J_REGISTER,  # contexts: the register at their start
+    J_ADDED,  # contexts: items that have been counted since then, at most
+    J_ROOM,  # contexts: the same, and those of tokens that are not walked
     JOB_WORDS,
-) = range(23)
+) = range(26)
 DIRECT = -1
 IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE = range(6)
 
@@ -295,7 +302,8 @@ L_AFTER = L_STATES + MAX_LOOP_STATES + 1  # 1 where the words after these descri
 L_SELF = L_AFTER + 1  # 1 where it stays in its own state on all of L_STAY (and L_TEXT)
 L_FIRST = L_SELF + 1  # 2 words: ASCII bytes that all lead to that state
 L_FIRST_TEXT = L_FIRST + 2  # 1 where all code points above U+007F lead to its set as well
-LOOP_WORDS = L_FIRST_TEXT + 1
+L_ASKED = L_FIRST_TEXT + 1  # 1 where it depends on the register of a frame of members
+LOOP_WORDS = L_ASKED + 1
 NO_LIMIT = 1 << 40
 #: With more undecided tokens than this, all tokens are walked: sorting the undecided out is done in one go.
 MAX_UNDECIDED = 32768
