@@ -16,6 +16,7 @@ from settle_reference import CLOSING, LEGAL, REFUSED, settle_row
 from stepmask.grammar.choice import choice
 from stepmask.grammar.expression import Grammar
 from stepmask.grammar.gbnf import gbnf
+from stepmask.grammar.json_schema.front_end import json_schema
 from stepmask.grammar.lark import lark
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.regex import regex
@@ -69,6 +70,8 @@ def grammars(vocabulary: Vocabulary) -> list[Any]:
         build(regex(".*[ab].{9}"), Limits(max_dfa_states=1)),
         build(gbnf('root ::= "{" (root ("," root)*)? "}" | [a-h0-9 ]+ | "\\"" [^"]* "\\""')),
     ]
+    members = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"enum": [True, "ab"]}, "1": {}}}
+    found.append(build(json_schema(members, property_order="any")))
     if vocabulary.special_names:
         found.append(build(lark("start: (/[a-d ]+/ <s>)* (<end> | /[0-9]+/)")))
     return found
