@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: In any order: up to so many names every set of them that may have been seen is a state; more are a register.
 _MAX_SETS_OF = 4
+#: Properties that are counted by states.
+_MAX_COUNTED = 16
 #: Bits of that register, those that count included, and alternatives that a condition on names may come to.
 _MAX_BITS, _MAX_CONDITIONS = 62, 64
 
@@ -149,7 +151,9 @@ class _Object:
     def expression(self) -> Expression | None:
         layout = self._writer.layout
         clause = self._clause
-        if not self._in_order and len(self._names) > _MAX_SETS_OF and not clause.violations:
+        unordered = not self._in_order and len(self._names) > _MAX_SETS_OF
+        # Where no name is given there is no order, and large counts are better counted than told apart.
+        if (unordered or (not self._names and self._count_to > _MAX_COUNTED)) and not clause.violations:
             found = self._in_any_order()
             if found is not None:
                 return found
