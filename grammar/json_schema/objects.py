@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: In any order: up to so many names every set of them that may have been seen is a state; more are a register.
 _MAX_SETS_OF = 4
+#: Names behind the declared ones, each with the other names beside it, up to which these are put in.
+_MAX_UNDECLARED = 8
 #: Properties that are counted by states.
 _MAX_COUNTED = 16
 #: Bits of that register, those that count included, and alternatives that a condition on names may come to.
@@ -90,6 +92,9 @@ class _Object:
 
     def _other_names(self, names: OtherNames) -> list[_Member]:
         key = self._writer.other_key(names.constraint)
+        # Put in beside the given names, both are one state in most places: a call would be a second way to read on.
+        if key is not None and len(self._names) - self._declared <= _MAX_UNDECLARED:
+            key = self._writer.inlined(key)
         return [] if key is None else self._with_values(key, names.literals, sorted(names.violations))
 
     def _with_values(self, key: Expression, literals: Literals, able: list[int]) -> list[_Member]:
