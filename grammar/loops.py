@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from .._numba import helper, kernel
 from .automaton import COUNTER, FINAL
-from .expression import Characters, Expression, Machine, Ranges, Repeat
+from .expression import ByteAutomaton, Characters, Expression, Machine, Ranges, Repeat
 from .position import Int32Array, Uint8Array
 from .ranges import normalise, subtract
 from .simplify import children
@@ -24,6 +24,11 @@ def is_wide(node: Expression) -> bool:
     return isinstance(node, Characters) and count_code_points(node.ranges) > WIDE
 
 
+def is_worth_marking(node: Characters) -> bool:
+    """Whether states that loop on this class are worth knowing."""
+    return bool(node.ranges) and (is_wide(node) or node.ranges[-1][1] > 0x7F)
+
+
 def loop_classes(node: Expression) -> list[Ranges]:
     """The distinct classes under repeats that states may loop on, largest first."""
     found: dict[Ranges, None] = {}
@@ -35,9 +40,11 @@ def loop_classes(node: Expression) -> list[Ranges]:
             continue
         seen.add((id(at), repeated))
         if isinstance(at, Characters):
-            if repeated and at.ranges and (is_wide(at) or at.ranges[-1][1] > 0x7F):
+            if repeated and is_worth_marking(at):
                 found[at.ranges] = None
             continue
+        if isinstance(at, ByteAutomaton):
+            found.update(dict.fromkeys(at.loops))
         repeated = repeated or isinstance(at, Repeat | Machine)
         stack.extend((child, repeated) for child in reversed(children(at)))
     return sorted(found, key=lambda ranges: (-count_code_points(ranges), ranges))

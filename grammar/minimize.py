@@ -10,20 +10,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .._numba import helper, kernel
+from .._numba import helper
 
 Int32Array = npt.NDArray[np.int32]
 Uint8Array = npt.NDArray[np.uint8]
-
-
-def minimize_table(delta: Int32Array, final: Uint8Array, n_classes: int) -> tuple[Int32Array, Uint8Array]:
-    """The minimal DFA of a trimmed one (flat `delta`, -1 where there is no edge; state 0 the start).
-
-    States are numbered breadth first by class, so equal languages over equal classes give equal tables.
-    Returns ``(delta [states, n_classes], final [states])``.
-    """
-    count, small, small_final = _minimize(delta, final, n_classes)
-    return small[: count * n_classes].reshape(count, n_classes).copy(), small_final[:count].copy()
 
 
 @helper
@@ -87,9 +77,13 @@ def _split(
     return n_sets
 
 
-@kernel("(int32[::1], uint8[::1], int64)")
-def _minimize(delta: Int32Array, final: Uint8Array, n_classes: int) -> tuple[int, Int32Array, Uint8Array]:
-    """(states, flat table, final flags), the arrays with room to spare."""
+@helper
+def minimized(delta: Int32Array, final: Uint8Array, n_classes: int) -> tuple[int, Int32Array, Uint8Array]:
+    """The minimal DFA of a trimmed one (flat `delta`, -1 where there is no edge; state 0 the start).
+
+    States are numbered breadth first by class, so equal languages over equal classes give equal tables.
+    Returns (states, flat table, final flags), the arrays with room to spare.
+    """
     n = len(final)
     m = 0
     for k in range(n * n_classes):

@@ -64,7 +64,10 @@ def json_schema(
         raise GrammarUnsatisfiable("no value is valid against the schema", "#")
     rules = {_START: start, **writer.rules}
     text = schema if isinstance(schema, str) else described(root, "")
-    return Grammar("json_schema", text, rules, start=_START, frames=True)
+    # With documents besides, and for values that JSON text shows only by their representation, there is none.
+    known = registry is None and (isinstance(schema, str) or "Decimal(" not in text)
+    identity = f"{options!r}|{writer.limits!r}|{text}" if known else ""
+    return Grammar("json_schema", text, rules, start=_START, frames=True, identity=identity)
 
 
 def _loaded(schema: Any) -> Any:
