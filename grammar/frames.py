@@ -1,8 +1,8 @@
 """Grammars of frames: every rule is a frame as it is, and a reference a call.
 
-All rules go through a few kernels together (`nets`, `rule_dfas`, `link`). Rules without calls that are costly, such as
+Most rules go through a few kernels together (`nets`, `rule_dfas`, `link`). Rules without calls that are costly, such as
 patterns, formats, ranges of numbers and counted strings, are made one by one and remembered in the process: JSON
-Schema's library rules are the same objects in every grammar.
+Schema's library rules are the same objects in every grammar. So are, not remembered, rules that count what they call.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
-from .assemble import automaton_of, ends
-from .automaton import PLAIN, UTF8, Automaton
-from .build import build_positions
-from .determinize import Dfa, determinize
-from .errors import GrammarError, GrammarTooLarge
+from .assemble import Frame, automaton_of, ends
+from .automaton import UTF8, Automaton
+from .errors import GrammarError, GrammarTooLarge, GrammarUnsatisfiable
 from .expression import (
     Alternation,
     ByteAutomaton,
@@ -35,28 +34,25 @@ from .expression import (
 from .limits import Limits
 from .link import FAR, Frames
 from .loops import loop_classes, without_absent
-from .nets import Nets, NotFlat
-from .repeats import Sizes
+from .nets import Counted, Nets, NotFlat
+from .recursive import RuleFrames, rule_frames
 from .rule_dfas import RuleDfas, rule_dfas
+from .rules import references
 from .simplify import Simplifier, children, contains, place_of
 from .text import expression_is_text
 from .utf8 import count_code_points
 
-#: Frames of rules without calls that are remembered: so many, and so many bytes of them.
-REMEMBERED_FRAMES, REMEMBERED_BYTES = 1024, 32 << 20
+#: Rules without calls whose frames are remembered: so many, and so many bytes of them.
+REMEMBERED_RULES, REMEMBERED_BYTES = 1024, 32 << 20
 #: Copies of a repeat's body up to which it is no costly rule.
 _FEW_COPIES = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Leaf:
-    """The frame of a rule without calls: its DFA, which does not match the empty string, and whether the rule does.
+class Piece:
+    """A rule made by itself: its frames, the classes that its states may loop on, whether its strings are UTF-8."""
 
-    `loops`: classes that its states may loop on; `is_text`: whether its strings are valid UTF-8; `body` the rule.
-    """
-
-    dfa: Dfa
-    nullable: bool
+    made: RuleFrames
     loops: tuple[Ranges, ...]
     is_text: bool
     body: Expression
@@ -64,93 +60,108 @@ class Leaf:
     @property
     def nbytes(self) -> int:
         """Bytes of its arrays."""
-        return self.dfa.delta.nbytes + self.dfa.final.nbytes + self.dfa.class_of.nbytes + self.dfa.first_of.nbytes
+        dfas = [frame.dfa for frame in self.made.frames]
+        return sum(d.delta.nbytes + d.final.nbytes + d.class_of.nbytes + d.first_of.nbytes for d in dfas)
 
 
-class Leaves:
-    """Frames of rules without calls, by the identity of the rule: the least recently used ones are forgotten."""
+class Remembered:
+    """Rules without calls that were made, by the identity of the rule: the least recently used ones are forgotten."""
 
     def __init__(self, entries: int, nbytes: int) -> None:
         self._entries, self._most_bytes = entries, nbytes
-        self._known: OrderedDict[tuple[int, Limits, frozenset[int]], Leaf] = OrderedDict()
+        # The bodies are kept alive by their pieces, so that no other object gets the identity of one.
+        self._known: OrderedDict[tuple[int, Limits, frozenset[int]], Piece] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
-        #: Frames made, for reports and tests.
+        #: Rules made, for reports and tests.
         self.made = 0
 
-    def find(self, body: Expression, limits: Limits, absent: frozenset[int]) -> Leaf | None:
-        """The frame of a rule, if it is remembered."""
+    def find(self, body: Expression, limits: Limits, absent: frozenset[int]) -> Piece | None:
+        """The frames of a rule, if it is remembered."""
         key = id(body), limits, absent
         with self._lock:
-            leaf = self._known.get(key)
-            if leaf is not None:
+            piece = self._known.get(key)
+            if piece is not None:
                 self._known.move_to_end(key)
-            return leaf
+            return piece
 
-    def make(self, name: str, body: Expression, limits: Limits, absent: frozenset[int]) -> Leaf:
-        """Make the frame of a rule and remember it. Raises `GrammarError`."""
-        leaf = _leaf(name, body, limits, absent)
-        key = id(body), limits, absent
+    def add(self, piece: Piece, limits: Limits, absent: frozenset[int]) -> None:
+        """Remember a rule."""
+        key = id(piece.body), limits, absent
         with self._lock:
             self.made += 1
-            self._known[key] = leaf
-            self._bytes += leaf.nbytes
+            if key not in self._known:
+                self._known[key] = piece
+                self._bytes += piece.nbytes
             while len(self._known) > self._entries or (self._bytes > self._most_bytes and len(self._known) > 1):
                 self._bytes -= self._known.popitem(last=False)[1].nbytes
-        return leaf
 
 
-LEAVES = Leaves(REMEMBERED_FRAMES, REMEMBERED_BYTES)
+REMEMBERED = Remembered(REMEMBERED_RULES, REMEMBERED_BYTES)
 
 
 def compile_frames(rules: Mapping[str, Expression], start: str, limits: Limits, absent: frozenset[int]) -> Automaton:
     """The automaton of a grammar of frames. Raises `GrammarError`, and `NotFlat` for what is left to `recursive`."""
+    if start not in rules or not contains(rules[start], Reference):
+        raise NotFlat(start)
     nets = Nets(limits)
     flat: list[str] = []
-    leaves: dict[str, Leaf] = {}
+    pieces: dict[str, Piece] = {}
+    counted: list[str] = []
     found = {start: None}
     order = [start]
     for name in order:  # grows while it is read
         if name not in rules:
             raise GrammarError(f"there is no rule {name!r}")
         body = rules[name]
-        leaf = LEAVES.find(body, limits, absent)
-        if leaf is None and _is_costly(body):
-            leaf = LEAVES.make(name, body, limits, absent)
-        if leaf is not None:
-            leaves[name] = leaf
+        piece = REMEMBERED.find(body, limits, absent)
+        if piece is None and _is_costly(body):
+            piece = _piece(name, body, {}, limits, absent)
+            REMEMBERED.add(piece, limits, absent)
+        if piece is not None:
+            pieces[name] = piece
             continue
-        flat.append(name)
-        for other in nets.add(body):
+        try:
+            calls = nets.add(body)
+            flat.append(name)
+        except Counted:
+            calls = list(references(body))
+            counted.append(name)
+        for other in calls:
             if other not in found:
                 found[other] = None
                 order.append(other)
-    if not flat or flat[0] != start:
-        raise NotFlat(start)
-    number = {name: i for i, name in enumerate((*flat, *leaves))}
+    if start in counted:
+        raise NotFlat(start)  # the root frame comes first
+    nullable_of = dict.fromkeys(order, False) | {name: piece.made.nullable for name, piece in pieces.items()}
+    for name in counted:
+        pieces[name] = _piece(name, rules[name], nullable_of, limits, absent)
+    # By rule, its first frame.
+    number = {name: i for i, name in enumerate(flat)}
+    total = len(flat)
+    for name, piece in pieces.items():
+        number[name] = total
+        total += len(piece.made.frames)
+    nullable = np.zeros(total, np.uint8)
+    for name, piece in pieces.items():
+        nullable[number[name]] = piece.made.nullable
     callees = [[number[other] for other in calls] for calls in nets.calls]
-    nullable = np.zeros(len(number), np.uint8)
-    nullable[len(flat) :] = [leaf.nullable for leaf in leaves.values()]
     made = rule_dfas(nets, callees, nullable, 0, limits, absent)
     if made.failed >= 0:
-        name = flat[made.failed]
-        if made.too_many_edges:
-            raise GrammarTooLarge(
-                f"rule {name!r} has too many edges between its positions",
-                place_of(rules[name].source),
-                limit="max_positions",
-            )
-        raise GrammarTooLarge(
-            f"rule {name!r} has too many states", place_of(rules[name].source), limit="max_dfa_states"
-        )
-    if nullable[0] and any(0 in numbers for numbers in callees):
-        raise NotFlat(start)  # a called frame must not match the empty string
-    frames = _joined(made, [leaf.dfa for leaf in leaves.values()], callees)
+        raise _too_large(flat[made.failed], rules[flat[made.failed]], made.too_many_edges)
+    # Rules that count took these rules for not nullable, and a called frame must not match the empty string.
+    if (counted and nullable[: len(flat)].any()) or (nullable[0] and any(0 in numbers for numbers in callees)):
+        raise NotFlat(start)
+    for name, piece in pieces.items():
+        for calls_of in piece.made.calls:
+            base = number[name]
+            callees.append([number[c] if isinstance(c, str) else base + c if c >= 0 else -1 for c in calls_of])
+    frames = _joined(made, list(chain.from_iterable(piece.made.frames for piece in pieces.values())), callees)
     loops = dict(nets.loops)
-    for leaf in leaves.values():
-        loops.update(dict.fromkeys(leaf.loops))
+    for piece in pieces.values():
+        loops.update(dict.fromkeys(piece.loops))
     classes = sorted(loops, key=lambda ranges: (-count_code_points(ranges), ranges))
-    is_text = nets.is_text and all(leaf.is_text for leaf in leaves.values())
+    is_text = nets.is_text and all(piece.is_text for piece in pieces.values())
     automaton = automaton_of(
         frames,
         [without_absent(ranges, absent) for ranges in classes],
@@ -163,23 +174,32 @@ def compile_frames(rules: Mapping[str, Expression], start: str, limits: Limits, 
     return automaton
 
 
-def _joined(made: RuleDfas, leaves: list[Dfa], callees: list[list[int]]) -> Frames:
-    """The frames of the nets, and behind them those of the leaves."""
-    n = len(callees) + len(leaves)
-    symbols = [number for numbers in callees for number in numbers]
+def _too_large(name: str, body: Expression, too_many_edges: bool) -> GrammarTooLarge:
+    what = "edges between its positions" if too_many_edges else "states"
+    limit = "max_positions" if too_many_edges else "max_dfa_states"
+    return GrammarTooLarge(f"rule {name!r} has too many {what}", place_of(body.source), limit=limit)
+
+
+def _joined(made: RuleDfas, others: list[Frame], callees: list[list[int]]) -> Frames:
+    """The frames of the nets, and behind them others."""
+    dfas = [frame.dfa for frame in others]
+    symbols = np.array(list(chain.from_iterable(callees)), np.int32)
+    kinds, low, high = np.zeros((3, len(callees)), np.int64)
+    for i, frame in enumerate(others, len(made.n_classes)):
+        kinds[i], low[i], high[i] = frame.kind, frame.minimum, frame.maximum
     return Frames(
-        np.append(made.state_at[:-1], ends([dfa.n_states for dfa in leaves], int(made.state_at[-1]))),
-        np.append(made.delta_at[:-1], ends([dfa.delta.size for dfa in leaves], int(made.delta_at[-1]))),
-        np.append(made.class_at[:-1], ends([256] * len(leaves), int(made.class_at[-1]))),
-        np.append(made.n_classes, np.array([dfa.delta.shape[1] for dfa in leaves], np.int32)),
-        np.concatenate([made.delta, *(dfa.delta.reshape(-1) for dfa in leaves)]),
-        np.concatenate([made.final, *(dfa.final for dfa in leaves)]),
-        np.concatenate([made.class_of, *(dfa.class_of for dfa in leaves)]),
-        np.array(symbols, np.int32),
+        np.append(made.state_at[:-1], ends([dfa.n_states for dfa in dfas], int(made.state_at[-1]))),
+        np.append(made.delta_at[:-1], ends([dfa.delta.size for dfa in dfas], int(made.delta_at[-1]))),
+        np.append(made.class_at[:-1], ends([len(dfa.class_of) for dfa in dfas], int(made.class_at[-1]))),
+        np.append(made.n_classes, np.array([dfa.delta.shape[1] for dfa in dfas], np.int32)),
+        np.concatenate([made.delta, *(dfa.delta.reshape(-1) for dfa in dfas)]),
+        np.concatenate([made.final, *(dfa.final for dfa in dfas)]),
+        np.concatenate([made.class_of, *(dfa.class_of for dfa in dfas)]),
+        symbols,
         np.full(len(symbols), -1, np.int32),
-        np.full(n, PLAIN, np.uint8),
-        np.zeros(n, np.int64),
-        np.zeros(n, np.int64),
+        kinds.astype(np.uint8),
+        low,
+        high,
     )
 
 
@@ -206,17 +226,12 @@ def _is_costly(body: Expression) -> bool:
     return costly
 
 
-def _leaf(name: str, body: Expression, limits: Limits, absent: frozenset[int]) -> Leaf:
+def _piece(name: str, body: Expression, nullable: Mapping[str, bool], limits: Limits, absent: frozenset[int]) -> Piece:
     if contains(body, Token):
         raise NotFlat(name)
-    simple = Simplifier({}, limits).simplify(body)
-    total = Sizes(simple, {}, with_counters=False).total
-    if total > limits.max_positions:
-        raise GrammarTooLarge(f"rule {name!r} has {total} positions", place_of(body.source), limit="max_positions")
-    positions = build_positions(simple, limits).without_bytes(absent)
-    nullable = bool(positions.final[0])
-    positions = positions.without_empty_string()
-    dfa = determinize(positions, 256, limits.max_dfa_states + 2 * positions.n_states, limits.max_dfa_work)
-    if dfa is None:
-        raise GrammarTooLarge(f"rule {name!r} has too many states", place_of(body.source), limit="max_dfa_states")
-    return Leaf(dfa, nullable, tuple(loop_classes(simple)), expression_is_text(body), body)
+    simple = Simplifier({}, limits, frozenset(references(body))).simplify(body)
+    try:
+        made = rule_frames(name, simple, nullable, limits, absent)
+    except GrammarUnsatisfiable:
+        raise NotFlat(name) from None  # calls of it must go
+    return Piece(made, tuple(loop_classes(simple)), expression_is_text(body), body)

@@ -30,6 +30,7 @@ from .expression import (
 from .limits import Limits
 from .loops import is_worth_marking
 from .position import Int32Array, PositionAutomaton, Uint8Array
+from .repeats import PART_IN_RULES
 from .simplify import CONTEXTUAL, Simplifier, contains, place_of
 from .text import is_utf8
 from .utf8 import fragment
@@ -37,6 +38,10 @@ from .utf8 import fragment
 
 class NotFlat(Exception):
     """The rules hold something that flat nets do not have; `recursive.compile_rules` has it."""
+
+
+class Counted(Exception):
+    """The rule has a repeat that is better counted than unrolled."""
 
 
 class Nets:
@@ -68,11 +73,20 @@ class Nets:
         return len(self.n_states)
 
     def add(self, body: Expression) -> list[str]:
-        """Add the net of a rule; the rules that it calls. Raises `NotFlat`, `GrammarTooLarge`."""
+        """Add the net of a rule; the rules that it calls.
+
+        Raises `Counted` (nothing is added then), `NotFlat`, `GrammarTooLarge`.
+        """
         self._count = 2
         self._symbols = {}
         self._repeated = False
-        self._add(body, 0, 1)
+        try:
+            self._add(body, 0, 1)
+        except Counted:
+            del self.edges[self.edge_at[-1] << 2 :]
+            del self.skips[self.skip_at[-1] << 1 :]
+            del self.words[self.word_at[-1] << 2 :]
+            raise
         self._total += self._count
         if self._total + len(self.text) > self._limits.max_positions:
             raise GrammarTooLarge(
@@ -158,16 +172,16 @@ class Nets:
         before, self._repeated = self._repeated, True
         at = self._state()
         self.skips.extend((start, at))
+        size = self._count + len(self.text)
         for copy in range(most - 1 if maximum is None else most):
             if copy >= minimum:
                 self.skips.extend((at, end))
             to = self._state()
             self._add(node.body, at, to)
-            if self._count + len(self.text) > self._limits.max_positions:
-                what = f": {node.source}" if node.source else ""
-                raise GrammarTooLarge(
-                    f"the expression has more than {self._limits.max_positions} positions{what}", limit="max_positions"
-                )
+            if copy == 0 and most > 1:
+                size = self._count + len(self.text) - size
+                if size * most > self._limits.max_unrolled_positions // PART_IN_RULES:
+                    raise Counted
             at = to
         if maximum is None:
             turn = self._state()

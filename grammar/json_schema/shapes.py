@@ -11,7 +11,7 @@ from .clauses import ArrayClause, ObjectClause, Selector, StringClause, Violatio
 from .patterns import matches
 from .presence import names_in
 from .schemas import NOTHING_VALID, Literal, Literals
-from .strings import StringConstraint, string_expression
+from .strings import StringConstraint
 
 if TYPE_CHECKING:
     from .expand import Expander
@@ -20,9 +20,22 @@ if TYPE_CHECKING:
 _MAX_PATTERNS = 8
 
 
-def item_literals(clause: ArrayClause, index: int) -> Literals:
-    """What the item at `index` satisfies."""
-    return frozenset(lit for low, high, lit in clause.items if low <= index and (high is None or index < high))
+class ItemShapes:
+    """What each item of an array satisfies, by index."""
+
+    def __init__(self, items: list[tuple[int, int | None, Literal]]) -> None:
+        self._single: dict[int, list[Literal]] = {}
+        self._ranges = [item for item in items if item[1] != item[0] + 1]
+        for low, high, literal in items:
+            if high == low + 1:
+                self._single.setdefault(low, []).append(literal)
+        #: From here on all items are alike.
+        self.alike = max([low if high is None else high for low, high, _ in items] or [0])
+
+    def literals(self, index: int) -> Literals:
+        """What the item at `index` satisfies."""
+        found = [lit for low, high, lit in self._ranges if low <= index and (high is None or index < high)]
+        return frozenset((*found, *self._single.get(index, ())))
 
 
 class OtherNames:
@@ -91,7 +104,7 @@ class ObjectShape:
         if not literals:
             return True
         one = StringConstraint(allowed=frozenset((name,)))
-        return any(string_expression(c.intersect(one)) is not None for c in self._name_constraints(literals))
+        return any(self._expander.strings(c.intersect(one)) is not None for c in self._name_constraints(literals))
 
     def _name_constraints(self, literals: Literals) -> list[StringConstraint]:
         clauses: list[StringClause] = self._expander.clauses(literals, "string")
