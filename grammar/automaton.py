@@ -133,8 +133,9 @@ class Automaton:
         total = position  # after it: the number of elements of each section
         buffer = aligned_bytes(total + 8 * len(SECTIONS))
         for i, part in enumerate(data):
-            start = int(header[H_SECTIONS + i])
-            buffer[start : start + part.nbytes] = part.view(np.uint8).reshape(-1)
+            if part.size:
+                start = int(header[H_SECTIONS + i])
+                buffer[start : start + part.nbytes] = part.view(np.uint8).reshape(-1)
         lengths = np.array([part.size for part in data], np.int64)
         buffer[total:] = lengths.view(np.uint8)
         header[H_MAGIC], header[H_VERSION] = MAGIC, VERSION

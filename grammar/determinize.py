@@ -148,24 +148,28 @@ def _subsets(
     work = 0
     bucket = np.empty(1024, np.int32)
     bucket_start = np.zeros(n_classes + 1, np.int64)
-    place = np.zeros(n_classes + 1, np.int64)
+    place = np.zeros(n_classes + 1, np.int64)  # all 0 between two states
+    touched = np.empty(n_classes + 1, np.int32)
     stamp = np.zeros(n, np.int64)
     now = 0
     i = 0
     while i < count:
-        for c in range(n_classes):
-            place[c] = 0
+        n_touched = 0
         for k in range(set_start[i], set_start[i + 1]):
             p = members[k]
             for e in range(edge_start[p], edge_start[p + 1]):
                 for c in range(low[e], high[e] + 1):
+                    if place[c] == 0:
+                        touched[n_touched] = c
+                        n_touched += 1
                     place[c] += 1
         total = 0
-        for c in range(n_classes):
-            bucket_start[c] = total
+        for k in range(n_touched):
+            c = touched[k]
+            bucket_start[k] = total
             total += place[c]
-            place[c] = bucket_start[c]
-        bucket_start[n_classes] = total
+            place[c] = bucket_start[k]
+        bucket_start[n_touched] = total
         work += total
         if work > max_work:
             return _NO_WORK_LEFT, delta, out_final
@@ -178,14 +182,15 @@ def _subsets(
                     bucket[place[c]] = target[e]
                     place[c] += 1
         for c in range(n_classes):
-            first = bucket_start[c]
             delta[i * n_classes + c] = -1
-            if first == bucket_start[c + 1]:
-                continue
+        for turn in range(n_touched):
+            c = touched[turn]
+            place[c] = 0
+            first = bucket_start[turn]
             now += 1
             size = 0
             value = np.uint64(0)
-            for k in range(first, bucket_start[c + 1]):
+            for k in range(first, bucket_start[turn + 1]):
                 t = bucket[k]
                 if stamp[t] != now:
                     stamp[t] = now

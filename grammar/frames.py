@@ -116,7 +116,7 @@ def compile_frames(rules: Mapping[str, Expression], start: str, limits: Limits, 
         body = rules[name]
         piece = REMEMBERED.find(body, limits, absent)
         if piece is None and _is_costly(body):
-            piece = _piece(name, body, {}, limits, absent)
+            piece = make_piece(name, body, {}, limits, absent)
             REMEMBERED.add(piece, limits, absent)
         if piece is not None:
             pieces[name] = piece
@@ -135,7 +135,7 @@ def compile_frames(rules: Mapping[str, Expression], start: str, limits: Limits, 
         raise NotFlat(start)  # the root frame comes first
     nullable_of = dict.fromkeys(order, False) | {name: piece.made.nullable for name, piece in pieces.items()}
     for name in counted:
-        pieces[name] = _piece(name, rules[name], nullable_of, limits, absent)
+        pieces[name] = make_piece(name, rules[name], nullable_of, limits, absent)
     # By rule, its first frame.
     number = {name: i for i, name in enumerate(flat)}
     total = len(flat)
@@ -226,7 +226,10 @@ def _is_costly(body: Expression) -> bool:
     return costly
 
 
-def _piece(name: str, body: Expression, nullable: Mapping[str, bool], limits: Limits, absent: frozenset[int]) -> Piece:
+def make_piece(
+    name: str, body: Expression, nullable: Mapping[str, bool], limits: Limits, absent: frozenset[int]
+) -> Piece:
+    """Make a rule by itself; `nullable` says of the rules that it calls what they match. Raises `GrammarError`."""
     if contains(body, Token):
         raise NotFlat(name)
     simple = Simplifier({}, limits, frozenset(references(body))).simplify(body)

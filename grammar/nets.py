@@ -126,12 +126,23 @@ class Nets:
             if not parts:
                 self.skips.extend((start, end))
                 return
-            for part in parts[:-1]:
-                to = self._count
-                self._count = to + 1
-                self._add(part, start, to)
+            last = len(parts) - 1
+            for i, part in enumerate(parts):
+                if i == last:
+                    to = end
+                else:
+                    to = self._count
+                    self._count = to + 1
+                # The two commonest here, as calls cost more than all else.
+                if type(part) is Bytes and part.text and part.text.isascii():
+                    self.words.extend((start, len(self.text), len(part.text), to))
+                    self.text += part.text
+                elif type(part) is Reference and part.rule in self._symbols:
+                    symbol = self._symbols[part.rule]
+                    self.edges.extend((start, symbol, symbol, to))
+                else:
+                    self._add(part, start, to)
                 start = to
-            self._add(parts[-1], start, end)
         elif kind is Alternation:
             for option in node.options:  # type: ignore[attr-defined]
                 self._add(option, start, end)

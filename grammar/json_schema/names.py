@@ -86,33 +86,30 @@ def _other_plain_names(names: list[str], unicode_escapes: bool) -> ByteAutomaton
     """The same for names of plain characters alone, as the table of an automaton."""
     entering, inside, n_special = _special_rows(unicode_escapes)
     count = _FIRST_SPECIAL + n_special
-    children: list[tuple[int, dict[str, int]]] = [(_ROOT, {})]
-    below_of = {_ROOT: children[0][1]}
+    below_of: dict[int, dict[int, int]] = {_ROOT: {}}
     ends: set[int] = set()
     for name in names:
         at = _ROOT
-        for letter in name:
+        for letter in name.encode():
             below = below_of[at]
-            to = below.get(letter)
-            if to is None:
-                to = below[letter] = count
-                below_of[to] = {}
-                children.append((to, below_of[to]))
+            at = below.get(letter, 0)
+            if not at:
+                at = below[letter] = count
+                below_of[at] = {}
                 count += 1
-            at = to
         ends.add(at)
     rows: list[int] = [_OUTSIDE, 0x22, 0x22, _ROOT, _FREE, 0x22, 0x22, _END]
     for low, high in _PLAIN:
         rows += (_FREE, low, high, _FREE)
-    for node, below in children:
-        for low, high in _others("".join(sorted(below))):
+    for node, below in below_of.items():
+        for low, high in _others(bytes(below)):
             rows += (node, low, high, _FREE)
         for letter, to in below.items():
-            rows += (node, ord(letter), ord(letter), to)
+            rows += (node, letter, letter, to)
         if node not in ends:
             rows += (node, 0x22, 0x22, _END)
-    leaving = np.tile(entering, (len(children) + 1, 1))
-    leaving[:, 0] = np.repeat(np.array([_FREE, *(node for node, _ in children)], np.int32), len(entering))
+    leaving = np.tile(entering, (len(below_of) + 1, 1))
+    leaving[:, 0] = np.repeat(np.array([_FREE, *below_of], np.int32), len(entering))
     table = np.concatenate([np.array(rows, np.int32).reshape(-1, 4), inside, leaving])
     final = bytearray(count)
     final[_END] = 1
@@ -120,9 +117,9 @@ def _other_plain_names(names: list[str], unicode_escapes: bool) -> ByteAutomaton
 
 
 @lru_cache(maxsize=4096)
-def _others(letters: str) -> Ranges:
+def _others(letters: bytes) -> Ranges:
     """The plain characters that are none of `letters`."""
-    return subtract(_PLAIN, normalise((ord(letter), ord(letter)) for letter in letters))
+    return subtract(_PLAIN, normalise((letter, letter) for letter in letters))
 
 
 @lru_cache(maxsize=2)
