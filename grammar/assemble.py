@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .automaton import CALLS, FINITE, PLAIN, RECURSIVE, TOKENS, Automaton
+from .automaton import CALLS, FINITE, GUARDED, HAS_OPERATIONS, PLAIN, RECURSIVE, TOKENS, Automaton
 from .build import Symbols
 from .determinize import Dfa
 from .expression import Ranges
-from .link import Frames, link
+from .link import FAR, Frames, link
 from .loops import find_loops
+from .members import Guards
 from .position import Int32Array, Uint8Array
 
 
@@ -26,6 +27,7 @@ class Frame:
     kind: int = PLAIN
     minimum: int = 0
     maximum: int = 0
+    guards: Guards | None = None
 
     @cached_property
     def symbols(self) -> list[int]:
@@ -54,17 +56,18 @@ def assemble(
     number_of = {symbol: i for i, symbol in enumerate(used_tokens)}
     all_symbols = [range(256, len(frame.dfa.class_of)) for frame in frames]
     linked = frames_of(
-        [frame.dfa for frame in frames],
+        frames,
         [frame_of.get(symbol, -1) for own in all_symbols for symbol in own],
         [number_of.get(symbol, -1) for own in all_symbols for symbol in own],
-        [(frame.kind, frame.minimum, frame.maximum) for frame in frames],
     )
     tokens = [token_symbols[symbol] for symbol in used_tokens]
     return automaton_of(linked, loops, tokens, recursive=recursive)
 
 
-def frames_of(dfas: list[Dfa], callee: list[int], token: list[int], kinds: list[tuple[int, int, int]]) -> Frames:
-    """Frames in their order; `kinds` are (kind, minimum, maximum), the rest is as in `Frames`."""
+def frames_of(frames: list[Frame], callee: list[int], token: list[int]) -> Frames:
+    """Frames in their order; the rest is as in `Frames`."""
+    dfas = [frame.dfa for frame in frames]
+    kind, minimum, maximum, guards = bounds_of(frames)
     return Frames(
         ends([dfa.n_states for dfa in dfas]),
         ends([dfa.delta.size for dfa in dfas]),
@@ -75,10 +78,26 @@ def frames_of(dfas: list[Dfa], callee: list[int], token: list[int], kinds: list[
         np.concatenate([dfa.class_of for dfa in dfas]),
         np.array(callee, np.int32),
         np.array(token, np.int32),
-        np.array([kind for kind, _, _ in kinds], np.uint8),
-        np.array([minimum for _, minimum, _ in kinds], np.int64),
-        np.array([maximum for _, _, maximum in kinds], np.int64),
+        kind,
+        minimum,
+        maximum,
+        guards,
     )
+
+
+def bounds_of(
+    frames: list[Frame], before: int = 0
+) -> tuple[Uint8Array, npt.NDArray[np.int64], npt.NDArray[np.int64], dict[int, Guards]]:
+    """`kind`, `minimum`, `maximum` and `guards` of `before` plain frames and of `frames` behind them."""
+    n = before + len(frames)
+    kind, minimum, maximum = np.zeros(n, np.uint8), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    guards: dict[int, Guards] = {}
+    for i, frame in enumerate(frames, before):
+        kind[i], minimum[i], maximum[i] = frame.kind, frame.minimum, frame.maximum
+        if frame.guards is not None:
+            guards[i] = frame.guards
+            minimum[i], maximum[i] = frame.guards.shift, frame.guards.most
+    return kind, minimum, maximum, guards
 
 
 def ends(sizes: list[int], first: int = 0) -> npt.NDArray[np.int64]:
@@ -94,7 +113,10 @@ def automaton_of(
 ) -> Automaton:
     """The automaton of linked frames; `flags` are further ones of the header."""
     arrays, n_classes, acyclic = link(frames)
+    _add_guards(arrays, frames)
     arrays["state_loop"], found = find_loops(arrays, n_classes, loops)
+    if frames.guards:
+        _drop_loops(arrays)
     arrays.update(loop_sections(found))
     calls = len(arrays["call_frame"]) > 0
     flags |= (CALLS if calls else 0) | (TOKENS if tokens else 0)
@@ -103,6 +125,52 @@ def automaton_of(
     if recursive and calls:  # without a call it is a plain DFA after all
         flags |= RECURSIVE
     return Automaton.build(arrays, n_classes=n_classes, root_frame=0, flags=flags, metadata={"tokens": tokens})
+
+
+def _add_guards(arrays: dict[str, Any], frames: Frames) -> None:
+    """Adds the sections of frames of members, and the flags of their states."""
+    flags, n_states, n_frames = arrays["state_flags"], int(frames.state_at[-1]), len(frames.kind)
+    keys = np.full(n_states, -1, np.int64)
+    state_costs, frame_costs = np.full(n_states, -1, np.int32), np.full(n_frames, -1, np.int32)
+    operations: list[tuple[int, int, int]] = []
+    terms: list[tuple[int, int, int, int]] = []
+    term_count = np.zeros(n_frames + 1, np.int32)
+    rows: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    used = 0
+    for number, guards in frames.guards.items():
+        offset, end = map(int, frames.state_at[number : number + 2])
+        keys[offset:end] = guards.keys
+        operations += [(state + offset, bit, target + offset) for state, bit, target in guards.operations]
+        terms += guards.terms
+        term_count[number + 1] = len(guards.terms)
+        costs = guards.costs(arrays["state_distance"][offset:end].astype(np.int64))
+        chosen = np.flatnonzero(~guards.ends)
+        table = np.concatenate([costs[guards.ends].min(axis=0, initial=FAR)[None, :], costs[chosen]])
+        frame_costs[number] = used
+        state_costs[offset + chosen] = used + table.shape[1] * (1 + np.arange(len(chosen)))
+        rows.append(table.reshape(-1))
+        used += table.size
+    start = np.zeros(n_states + 1, np.int32)
+    table = np.array(operations, np.int64).reshape(-1, 3)
+    if operations:
+        np.cumsum(np.bincount(table[:, 0], minlength=n_states), out=start[1:])
+        flags[keys >= 0] |= GUARDED
+        flags[np.unique(table[:, 0])] |= HAS_OPERATIONS
+    arrays["state_keys"], arrays["operation_start"] = keys, start
+    arrays["operation_bit"], arrays["operation_target"] = (table[:, i].astype(np.int32) for i in (1, 2))
+    arrays["term_start"] = np.cumsum(term_count, dtype=np.int32)
+    columns = np.array(terms, np.int64).reshape(-1, 4)
+    for i, name in enumerate(("required", "forbidden", "minimum", "maximum")):
+        arrays[f"term_{name}"] = columns[:, i].copy()
+    arrays["state_costs"], arrays["frame_costs"] = state_costs, frame_costs
+    arrays["member_cost"] = np.concatenate(rows).astype(np.int32)
+
+
+def _drop_loops(arrays: dict[str, Any]) -> None:
+    """In frames of members no loop goes through a state with operations."""
+    loop, frame = arrays["state_loop"], arrays["state_frame"]
+    for state in np.flatnonzero((arrays["state_flags"] & HAS_OPERATIONS != 0) & (loop >= 0)).tolist():
+        loop[(frame == frame[state]) & (loop == loop[state])] = -1
 
 
 def loop_sections(found: list[Ranges]) -> dict[str, Int32Array]:

@@ -2,7 +2,8 @@
 
 Most rules go through a few kernels together (`nets`, `rule_dfas`, `link`). Rules without calls that are costly, such as
 patterns, formats, ranges of numbers and counted strings, are made one by one and remembered in the process: JSON
-Schema's library rules are the same objects in every grammar. So are, not remembered, rules that count what they call.
+Schema's library rules are the same objects in every grammar. So are, not remembered, rules that count
+what they call or have members in any order.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from itertools import chain
 
 import numpy as np
 
-from .assemble import Frame, automaton_of, ends
+from .assemble import Frame, automaton_of, bounds_of, ends
 from .automaton import UTF8, Automaton
 from .errors import GrammarError, GrammarTooLarge, GrammarUnsatisfiable
 from .expression import (
@@ -34,7 +35,7 @@ from .expression import (
 from .limits import Limits
 from .link import FAR, Frames
 from .loops import loop_classes, without_absent
-from .nets import Counted, Nets, NotFlat
+from .nets import Apart, Nets, NotFlat
 from .recursive import RuleFrames, rule_frames
 from .rule_dfas import RuleDfas, rule_dfas
 from .rules import references
@@ -124,7 +125,7 @@ def compile_frames(rules: Mapping[str, Expression], start: str, limits: Limits, 
         try:
             calls = nets.add(body)
             flat.append(name)
-        except Counted:
+        except Apart:
             calls = list(references(body))
             counted.append(name)
         for other in calls:
@@ -184,9 +185,7 @@ def _joined(made: RuleDfas, others: list[Frame], callees: list[list[int]]) -> Fr
     """The frames of the nets, and behind them others."""
     dfas = [frame.dfa for frame in others]
     symbols = np.array(list(chain.from_iterable(callees)), np.int32)
-    kinds, low, high = np.zeros((3, len(callees)), np.int64)
-    for i, frame in enumerate(others, len(made.n_classes)):
-        kinds[i], low[i], high[i] = frame.kind, frame.minimum, frame.maximum
+    kind, minimum, maximum, guards = bounds_of(others, len(made.n_classes))
     return Frames(
         np.append(made.state_at[:-1], ends([dfa.n_states for dfa in dfas], int(made.state_at[-1]))),
         np.append(made.delta_at[:-1], ends([dfa.delta.size for dfa in dfas], int(made.delta_at[-1]))),
@@ -197,9 +196,10 @@ def _joined(made: RuleDfas, others: list[Frame], callees: list[list[int]]) -> Fr
         np.concatenate([made.class_of, *(dfa.class_of for dfa in dfas)]),
         symbols,
         np.full(len(symbols), -1, np.int32),
-        kinds.astype(np.uint8),
-        low,
-        high,
+        kind,
+        minimum,
+        maximum,
+        guards,
     )
 
 

@@ -10,11 +10,10 @@ import numpy.typing as npt
 
 from .._numba import helper, kernel
 from .automaton import COUNTER, FINAL, HAS_CALLS, HAS_TOKENS
+from .members import FAR, Guards
 from .position import Int32Array, Uint8Array
 
 Int64Array = npt.NDArray[np.int64]
-#: Bytes of a string that there is none of.
-FAR = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +23,7 @@ class Frames:
     `delta`: flat tables [states, classes] of a frame's own states, -1 for none; `n_classes` int32 their widths;
     `class_of`: class of each byte and then of each symbol of the frame; `callee` int32: by frame and symbol, the frame
     that it calls, or -1; `token`: the number of the token that it is, or -1. `kind`, `minimum`, `maximum` as in
-    `Automaton`.
+    `Automaton`; `guards`: what frames of members ask of their registers, by frame.
     """
 
     state_at: Int64Array
@@ -39,36 +38,42 @@ class Frames:
     kind: Uint8Array
     minimum: Int64Array
     maximum: Int64Array
+    guards: dict[int, Guards]
 
 
-#: Names of the kernel's results from the third on.
+#: Names of the kernel's results from the second on.
 _SECTIONS = (
     "byte_class", "edges", "dense", "single_byte", "single_target", "state_flags", "state_frame", "state_distance",
     "call_start", "call_frame", "call_target", "token_start", "token_symbol", "token_target",
-    "frame_length", "frame_first", "frame_follow",
+    "frame_first", "frame_follow",
 )  # fmt: skip
 
 
 def link(frames: Frames) -> tuple[dict[str, npt.NDArray[Any]], int, bool]:
-    """(sections but those of loops, number of byte classes, whether the root frame has no cycle).
+    """(sections but those of loops and members, number of byte classes, whether the root frame has no cycle).
 
     A frame without a string has the length `FAR`.
     """
-    n_classes, acyclic, *results = _link(
-        frames.state_at,
-        frames.delta_at,
-        frames.class_at,
-        frames.n_classes,
-        frames.delta,
-        frames.final,
-        frames.class_of,
-        frames.callee,
-        frames.token,
-        frames.kind,
-        frames.minimum,
-        frames.maximum,
-    )
+    columns = frames.state_at, frames.delta_at, frames.class_at, frames.n_classes, frames.delta, frames.final
+    lengths = np.full(len(frames.kind), FAR, np.int64)
+    fixed = np.zeros(len(frames.kind), np.uint8)
+    fixed[list(frames.guards)] = 1
+    distance = np.empty(int(frames.state_at[-1]), np.int64)
+    changed = True
+    while changed:
+        acyclic = _lengths(
+            *columns, frames.class_of, frames.callee, frames.kind, frames.minimum, fixed, lengths, distance
+        )
+        changed = False
+        for number, guards in frames.guards.items():  # the length of a list of members is found otherwise
+            own = distance[frames.state_at[number] : frames.state_at[number + 1]]
+            total = guards.shortest(guards.costs(own))
+            if total < lengths[number]:
+                lengths[number] = total
+                changed = True
+    n_classes, *results = _link(*columns, frames.class_of, frames.callee, frames.token, frames.kind, distance)
     sections = dict(zip(_SECTIONS, results, strict=True))
+    sections["frame_length"] = lengths
     sections["frame_start"] = frames.state_at[:-1].astype(np.int32)
     sections["frame_kind"] = frames.kind
     sections["frame_minimum"] = frames.minimum
@@ -236,15 +241,19 @@ def _measure(delta, begin, n, width, final, first_state, weight, distance):  # t
     return removed == n
 
 
-@helper
-def _lengths(state_at, delta_at, class_at, n_classes, delta, final, class_of, callee, kind, minimum, distance):  # type: ignore[no-untyped-def]
-    """(fewest bytes of a string by frame, whether the root has no cycle); sets `distance`.
+@kernel(
+    "boolean(int64[::1], int64[::1], int64[::1], int32[::1], int32[::1], uint8[::1], int32[::1], int32[::1], "
+    "uint8[::1], int64[::1], uint8[::1], int64[::1], int64[::1])"
+)
+def _lengths(  # type: ignore[no-untyped-def]
+    state_at, delta_at, class_at, n_classes, delta, final, class_of, callee, kind, minimum, fixed, length, distance
+):
+    """Set `distance` and `length`, fewest bytes of a string by frame (not of the `fixed`); has the root no cycle?
 
     Frames may call each other: a least fixpoint from below the callees' lengths that are known already. A frame is
     looked at again where the length of one that it calls has changed.
     """
     n_frames = len(n_classes)
-    length = np.full(n_frames, FAR, np.int64)
     stale = np.ones(n_frames, np.uint8)
     symbol_at = np.zeros(n_frames + 1, np.int64)
     for f in range(n_frames):
@@ -282,12 +291,12 @@ def _lengths(state_at, delta_at, class_at, n_classes, delta, final, class_of, ca
             # A counter's frame must have one item at least: it never matches the empty string.
             items = max(minimum[f], 1) if kind[f] == COUNTER else 1
             total = min(distance[state_at[f]] * items, FAR)
-            if total < length[f]:
+            if total < length[f] and not fixed[f]:
                 length[f] = total
                 changed = True
                 for k in range(caller_at[f], caller_at[f + 1]):
                     stale[caller[k]] = 1
-    return length, acyclic
+    return acyclic
 
 
 @helper
@@ -341,11 +350,12 @@ def _next_bytes(state_at, own, kind, final, state_frame, call_start, call_frame,
 
 @kernel(
     "(int64[::1], int64[::1], int64[::1], int32[::1], int32[::1], uint8[::1], int32[::1], int32[::1], int32[::1], "
-    "uint8[::1], int64[::1], int64[::1])"
+    "uint8[::1], int64[::1])"
 )
 def _link(  # type: ignore[no-untyped-def]
-    state_at, delta_at, class_at, n_classes, delta, final, class_of, callee, token, kind, minimum, maximum
+    state_at, delta_at, class_at, n_classes, delta, final, class_of, callee, token, kind, distance
 ):
+    """The number of byte classes, and the sections `_SECTIONS`."""
     n_frames = len(kind)
     n_states = state_at[n_frames]
     edges = np.full(n_states, -1, np.int32)
@@ -417,16 +427,12 @@ def _link(  # type: ignore[no-untyped-def]
     token_start, token_symbol, token_target = _symbol_edges(
         state_at, delta_at, class_at, n_classes, delta, class_of, token, state_flags, HAS_TOKENS
     )
-    distance = np.empty(n_states, np.int64)
-    length, acyclic = _lengths(
-        state_at, delta_at, class_at, n_classes, delta, final, class_of, callee, kind, minimum, distance
-    )
     small = np.empty(n_states, np.int32)
     for s in range(n_states):
         small[s] = distance[s]
     first, follow = _next_bytes(state_at, own, kind, final, state_frame, call_start, call_frame, call_target)
     return (
-        count, acyclic, byte_class, edges, dense, single_byte[:n_single].copy(), single_target[:n_single].copy(),
+        count, byte_class, edges, dense, single_byte[:n_single].copy(), single_target[:n_single].copy(),
         state_flags, state_frame, small, call_start, call_frame, call_target, token_start, token_symbol, token_target,
-        length, first, follow,
+        first, follow,
     )  # fmt: skip

@@ -22,6 +22,7 @@ from .expression import (
     Expression,
     Intersection,
     Machine,
+    Members,
     Ranges,
     Reference,
     Repeat,
@@ -40,8 +41,8 @@ class NotFlat(Exception):
     """The rules hold something that flat nets do not have; `recursive.compile_rules` has it."""
 
 
-class Counted(Exception):
-    """The rule has a repeat that is better counted than unrolled."""
+class Apart(Exception):
+    """The rule is made by itself: a repeat in it is better counted than unrolled, or it has members in any order."""
 
 
 class Nets:
@@ -75,14 +76,14 @@ class Nets:
     def add(self, body: Expression) -> list[str]:
         """Add the net of a rule; the rules that it calls.
 
-        Raises `Counted` (nothing is added then), `NotFlat`, `GrammarTooLarge`.
+        Raises `Apart` (nothing is added then), `NotFlat`, `GrammarTooLarge`.
         """
         self._count = 2
         self._symbols = {}
         self._repeated = False
         try:
             self._add(body, 0, 1)
-        except Counted:
+        except Apart:
             del self.edges[self.edge_at[-1] << 2 :]
             del self.skips[self.skip_at[-1] << 1 :]
             del self.words[self.word_at[-1] << 2 :]
@@ -158,6 +159,8 @@ class Nets:
             self.loops.update(dict.fromkeys(node.loops))  # type: ignore[attr-defined]
         elif isinstance(node, Intersection | Complement):
             self._closed(node, start, end)
+        elif kind is Members:
+            raise Apart
         else:
             raise NotFlat(type(node).__name__)
 
@@ -192,7 +195,7 @@ class Nets:
             if copy == 0 and most > 1:
                 size = self._count + len(self.text) - size
                 if size * most > self._limits.max_unrolled_positions // PART_IN_RULES:
-                    raise Counted
+                    raise Apart
             at = to
         if maximum is None:
             turn = self._state()

@@ -216,7 +216,7 @@ class Resident:
                 ((2 * MAX_LISTS,), np.int32),
                 ((MAX_ITEMS, ITEM_WORDS), np.int64),
                 ((MAX_LIST_NODES,), np.int32),
-                ((calls + 1,), np.int64),
+                ((1 + calls + len(automaton["operation_bit"]),), np.int64),
             )
             for field, array in (
                 (G_CONTEXTS, contexts),

@@ -23,7 +23,7 @@ from stepmask.grammar.errors import GrammarTooLarge, GrammarUnsatisfiable
 from stepmask.grammar.expression import Bytes, Expression, Grammar, Machine, Reference
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.link import Frames, link
-from stepmask.grammar.nets import Counted, Nets, NotFlat
+from stepmask.grammar.nets import Apart, Nets, NotFlat
 from stepmask.grammar.recursive import compile_rules
 from stepmask.grammar.rule_dfas import rule_dfas
 from stepmask.grammar.rules import Nullable
@@ -106,7 +106,7 @@ def test_dfas_of_nets_are_those_of_positions(found: Rules) -> None:
     names = list(found)
     try:
         called = [nets.add(body) for body in found.values()]
-    except Counted:
+    except Apart:
         assume(False)
     flags = np.zeros(len(names), np.uint8)
     made = rule_dfas(nets, [[names.index(other) for other in calls] for calls in called], flags, 0, limits, frozenset())
@@ -236,7 +236,7 @@ def test_the_least_recently_used_rule_is_forgotten() -> None:
 def test_rules_that_count_are_made_by_themselves() -> None:
     item = seq(b"[", ref("S"), b"]")
     found: Rules = {"S": alt(seq(b"(", rep(item, 1, 500), b")"), ref("T")), "T": seq(b"x", ref("L")), "L": Bytes(b"y")}
-    with pytest.raises(Counted):
+    with pytest.raises(Apart):
         Nets(Limits()).add(found["S"])
     found = {"R": seq(b"<", ref("S"), b">"), **found}
     automaton = compile_grammar(frames_grammar(found, "R"))
