@@ -1,9 +1,9 @@
 """Grammars of frames: every rule is a frame as it is, and a reference a call.
 
-Most rules go through a few kernels together (`nets`, `rule_dfas`, `link`). Rules without calls that are costly, such as
-patterns, formats, ranges of numbers and counted strings, are made one by one and remembered in the process: JSON
-Schema's library rules are the same objects in every grammar. So are, not remembered, rules that count
-what they call or have members in any order.
+Most rules go through a few kernels together (`nets`, `rule_dfas`, `link`). Rules without calls, such as strings,
+patterns, formats and ranges of numbers, are made one by one and remembered in the process: JSON Schema's library rules
+are the same objects in every grammar. Made one by one too, but not remembered, are rules that count what they call or
+have members in any order.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .utf8 import count_code_points
 
 #: Rules without calls whose frames are remembered: so many, and so many bytes of them.
 REMEMBERED_RULES, REMEMBERED_BYTES = 1024, 32 << 20
-#: Copies of a repeat's body up to which it is no costly rule.
+#: Copies of a repeat's body up to which a rule without calls is unrolled whatever its size.
 _FEW_COPIES = 4
 
 
@@ -116,7 +116,7 @@ def compile_frames(rules: Mapping[str, Expression], start: str, limits: Limits, 
             raise GrammarError(f"there is no rule {name!r}")
         body = rules[name]
         piece = REMEMBERED.find(body, limits, absent)
-        if piece is None and _is_costly(body):
+        if piece is None and _is_worth_remembering(body):
             piece = make_piece(name, body, {}, limits, absent)
             REMEMBERED.add(piece, limits, absent)
         if piece is not None:
@@ -203,16 +203,16 @@ def _joined(made: RuleDfas, others: list[Frame], callees: list[list[int]]) -> Fr
     )
 
 
-def _is_costly(body: Expression) -> bool:
-    """Whether a rule has no calls, and is better made by itself and remembered."""
-    costly = False
+def _is_worth_remembering(body: Expression) -> bool:
+    """Whether a rule has no calls, and is more than literal texts and tables: other grammars may have it too."""
+    found = False
     stack = [body]
     while stack:
         at = stack.pop()
         kind = type(at)
         if kind is Reference:
             return False
-        if kind is Bytes or kind is Characters or kind is ByteAutomaton:
+        if kind is Bytes or kind is ByteAutomaton:
             continue
         if kind is Sequence:
             stack.extend(at.parts)  # type: ignore[attr-defined]
@@ -221,9 +221,34 @@ def _is_costly(body: Expression) -> bool:
         elif kind is Alternation:
             stack.extend(at.options)  # type: ignore[attr-defined]
         else:
-            costly |= kind is not Repeat or max(at.minimum, at.maximum or 0) > _FEW_COPIES  # type: ignore[attr-defined]
+            found = True
             stack.extend(children(at))
-    return costly
+    return found
+
+
+def _is_small(body: Expression) -> bool:
+    """Whether a rule without calls is as well unrolled."""
+    stack = [body]
+    while stack:
+        at = stack.pop()
+        if isinstance(at, Repeat):
+            if max(at.minimum, at.maximum or 0) > _FEW_COPIES:
+                return False
+        elif not isinstance(at, Bytes | Characters | Sequence | Alternation | ByteAutomaton):
+            return False
+        stack.extend(children(at))
+    return True
+
+
+def _small_piece(name: str, body: Expression, limits: Limits, absent: frozenset[int]) -> Piece:
+    nets = Nets(limits)
+    nets.add(body)
+    nullable = np.zeros(1, np.uint8)
+    made = rule_dfas(nets, [[]], nullable, -1, limits, absent)
+    if made.failed >= 0:
+        raise _too_large(name, body, made.too_many_edges)
+    alone = RuleFrames((Frame(made.dfa(0)),), ((),), bool(nullable[0]))
+    return Piece(alone, tuple(nets.loops), nets.is_text, body)
 
 
 def make_piece(
@@ -232,6 +257,8 @@ def make_piece(
     """Make a rule by itself; `nullable` says of the rules that it calls what they match. Raises `GrammarError`."""
     if contains(body, Token):
         raise NotFlat(name)
+    if _is_small(body):
+        return _small_piece(name, body, limits, absent)
     simple = Simplifier({}, limits, frozenset(references(body))).simplify(body)
     try:
         made = rule_frames(name, simple, nullable, limits, absent)
