@@ -13,6 +13,7 @@ import mmap
 import os
 import tempfile
 from collections.abc import Callable
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,9 +47,22 @@ def path_of(fingerprint: str) -> Path:
     return folder() / "grammars" / f"{fingerprint}.stepmask"
 
 
+@lru_cache(maxsize=1)
+def _front_ends() -> str:
+    """Hex digest of what makes rules out of a text: others make others of the same text."""
+    digest = hashlib.blake2b(digest_size=16)
+    root = Path(__file__).parent.parent / "grammar"
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
 def grammar_digest(grammar: Grammar, limits: Limits) -> str:
     """Hex digest of what a grammar compiles from: its rules, its start, the limits and the format's version."""
     digest = hashlib.blake2b(digest_size=16)
+    if grammar.identity:
+        digest.update(f"{VERSION}|{_front_ends()}|{grammar.kind}|{limits!r}|{grammar.identity}".encode())
+        return digest.hexdigest()
     parts: list[bytes] = [f"{VERSION}|{grammar.start}|{grammar.frames}|{limits!r}".encode()]
     for name, node in grammar.rules.items():
         parts.append(f"\x00rule {name!r}".encode())

@@ -17,7 +17,6 @@ from ..grammar.limits import Limits
 from ..grammar.text import matches_text_only
 from . import cache
 from .errors import UnknownTokenError, VocabularyError
-from .prepare import absent_bytes
 from .ready import Ready, build
 from .spelling import spelling
 from .trie import tables_of
@@ -66,7 +65,7 @@ class CompiledGrammar:
             "contexts": ready.contexts if ready else 0,
             "distinct_masks": ready.distinct if ready else 0,
             "complete": ready is not None,
-            "bytes": self.automaton.buffer.nbytes + (ready.nbytes if ready else 0),
+            "bytes": self.automaton.memory.nbytes + (ready.nbytes if ready else 0),
             "build_seconds": self.build_seconds,
             "from_cache": self.from_cache,
         }
@@ -148,8 +147,8 @@ def _compile(grammar: Grammar, vocabulary: Vocabulary, limits: Limits, use_cache
         found = cache.load_quietly(path, lambda: CompiledGrammar.load(path, vocabulary))
         if found is not None and found.fingerprint == fingerprint:
             return found
-    automaton = compile_grammar(grammar, limits, absent_bytes(tables))
-    if matches_text_only(grammar):
+    automaton = compile_grammar(grammar, limits, tables.absent_bytes)
+    if not automaton.flags & UTF8 and matches_text_only(grammar):
         automaton.add_flags(UTF8)
     token_ids = _token_ids(automaton, vocabulary)
     boundary = spelling(automaton, tables, vocabulary, token_ids)

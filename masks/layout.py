@@ -56,11 +56,11 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_FRAME_STAMPS,  # int64[frames] stamp << 16 | number of the fresh node of this frame
     G_CONTEXTS,  # int64[MAX_CONTEXTS][CONTEXT_WORDS]
     G_CONTEXT_COUNT,
-    G_CONTEXT_TABLE,  # int32[2 * MAX_CONTEXTS] open addressing by key, -1 free
+    G_CONTEXT_TABLE,  # int32[2 * MAX_CONTEXTS] open addressing by key, number + 1; 0 free
     G_CONTEXT_EPOCH,  # how often all contexts have been forgotten
     G_LISTS,  # int64[MAX_LISTS][LIST_WORDS] lists of trie nodes
     G_LIST_COUNT,
-    G_LIST_TABLE,  # int32[2 * MAX_LISTS] open addressing by content, -1 free
+    G_LIST_TABLE,  # int32[2 * MAX_LISTS] open addressing by content, number + 1; 0 free
     G_ITEMS,  # int64[MAX_ITEMS][ITEM_WORDS] the calls made within contexts
     G_ITEM_COUNT,
     G_LIST_NODES,  # int32[MAX_LIST_NODES] the nodes of all lists

@@ -21,6 +21,7 @@ from .patterns import pattern_content
 from .presence import Formula, negated
 from .schemas import ANYTHING, NOTHING_VALID, Literal, Literals, Schema, SchemaStore
 from .strings import StringConstraint, string_expression
+from .values import KINDS
 
 if TYPE_CHECKING:
     from .emptiness import Emptiness
@@ -106,11 +107,29 @@ class Expander:
         self._keywords: dict[str, Keyword] = KEYWORDS
         self._done: dict[tuple[Literals, str], list[Any]] = {}
         self._checked: set[int] = set()
+        self._kinds: dict[Literals, tuple[str, ...]] = {}
+
+    def kinds(self, literals: Literals) -> tuple[str, ...]:
+        """The kinds of value that the `type` keywords of a set leave: of others there are no clauses."""
+        found = self._kinds.get(literals)
+        if found is None:
+            left = KINDS
+            for number, positive in sorted(literals):
+                if not positive or number <= NOTHING_VALID or self.store[number].options is not None:
+                    continue
+                types = self.checked(self.store[number]).keywords.get("type")
+                if types is not None:
+                    types = (types,) if isinstance(types, str) else types
+                    left = tuple(k for k in left if k in types or (k == "number" and "integer" in types))
+            found = self._kinds[literals] = left
+        return found
 
     def clauses(self, literals: Literals, kind: str) -> list[Any]:
         """The clauses of a set for values of `kind`; none: no such value is valid. Raises `GrammarError`."""
         key = literals, kind
         found = self._done.get(key)
+        if found is None and kind not in self.kinds(literals):
+            found = self._done[key] = []
         if found is None:
             outer, self.kind = self.kind, kind
             try:
