@@ -7,12 +7,13 @@ version is noticed by its checksum and made anew. A folder that cannot be writte
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import mmap
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -76,8 +77,8 @@ def _digest(buffer: npt.NDArray[np.uint8]) -> bytes:
     return digest.digest()
 
 
-def write(path: str | PathLike[str], arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, Any]) -> None:
-    """Write `arrays` and `metadata` to one file, by way of a temporary file in the same folder."""
+def pack(arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, Any]) -> npt.NDArray[np.uint8]:
+    """The bytes of a file of `arrays` and `metadata`, uint8[total]."""
     table = {}
     position = 0
     for name, array in arrays.items():
@@ -93,8 +94,14 @@ def write(path: str | PathLike[str], arrays: dict[str, npt.NDArray[Any]], metada
         start = begin + table[name][0]
         buffer[start : start + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     buffer[32:64] = np.frombuffer(_digest(buffer), np.uint8)
+    return buffer
+
+
+def write(path: str | PathLike[str], arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, Any]) -> None:
+    """Write `arrays` and `metadata` to one file, by way of a temporary file in the same folder."""
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
+    buffer = pack(arrays, metadata)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_temporary_prefix(os.getpid()))
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(buffer.data)
@@ -104,8 +111,24 @@ def write(path: str | PathLike[str], arrays: dict[str, npt.NDArray[Any]], metada
         raise
 
 
-def read(path: str | PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Map a file that `write` wrote: (arrays, metadata). Raises `GrammarError` where it is damaged."""
+def _temporary_prefix(process: int) -> str:
+    return f".tmp-{process}-"
+
+
+def remove_temporaries(processes: Iterable[int]) -> None:
+    """Remove what these processes, which have ended, left of files that they were writing to the folder."""
+    prefixes = tuple(map(_temporary_prefix, processes))
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder() / "grammars") if prefixes else ():
+            if entry.name.startswith(prefixes):
+                os.unlink(entry.path)
+
+
+def read(path: str | PathLike[str] | int) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """Map a file that `write` wrote: (arrays, metadata). Raises `GrammarError` where it is damaged.
+
+    A file descriptor may stand for the path; it is closed.
+    """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size < _HEADER:
