@@ -33,6 +33,9 @@ _HEADER = 64  # magic 8, version 8, total 8, metadata length 8, digest 32
 _ALIGN = 64
 #: Grammars that compile faster than this are not worth a file, seconds.
 MIN_SECONDS = 0.005
+#: Bytes from which a file is mapped. Smaller ones are read: that takes less time than the faults of their pages, and a
+#: map keeps a file descriptor, of which a server may have no more than 1,024.
+MAP_FROM = 256 << 10
 
 
 def folder() -> Path:
@@ -127,15 +130,20 @@ def remove_temporaries(processes: Iterable[int]) -> None:
 def read(path: str | PathLike[str] | int) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
     """Map a file that `write` wrote: (arrays, metadata). Raises `GrammarError` where it is damaged.
 
-    A file descriptor may stand for the path; it is closed.
+    A file descriptor may stand for the path; it is closed. Files smaller than `MAP_FROM` are read.
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size < _HEADER:
             raise GrammarError(f"{path} is not a compiled grammar: too short")
-        # Private and writable: kernels are compiled for writable arrays, and no page is ever written to.
-        memory = mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-    buffer = np.frombuffer(memory, np.uint8)
+        if size < MAP_FROM:
+            buffer = aligned_bytes(size)
+            if os.preadv(file.fileno(), [buffer.data], 0) != size:
+                raise GrammarError(f"{path} is damaged: it was cut short while it was read")
+        else:
+            # Private and writable: kernels are compiled for writable arrays, and no page is ever written to.
+            memory = mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+            buffer = np.frombuffer(memory, np.uint8)
     version, total, length = buffer[8:32].view(np.int64).tolist()
     if bytes(buffer[:8]) != _MAGIC or version != VERSION:
         raise GrammarError(f"{path} is not a compiled grammar of this version")

@@ -11,7 +11,7 @@ from ...grammar.errors import GrammarError
 from .errors import CompileFailed
 
 #: Longest text of an error that is passed on, characters. Messages name a sub-pattern, which may be long.
-MAX_TEXT = 8_000
+MAX_TEXT = 4_000
 _PACKAGE = __name__.partition(".")[0]
 
 

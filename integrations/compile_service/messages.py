@@ -11,11 +11,14 @@ import json
 import mmap
 import os
 import socket
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
 #: Longest message in bytes; a Unix socket takes any of this size at once, in one piece.
-MAX_MESSAGE = 64 << 10
+MAX_MESSAGE = 128 << 10
+_MOST_DESCRIPTORS = 2
+_INT = array("i")
 
 
 class Closed(Exception):
@@ -52,15 +55,20 @@ class Channel:
 
     def receive(self) -> tuple[dict[str, Any], list[int]]:
         """The next message and its descriptors, which are the caller's to close. Raises `Closed`."""
-        flags = socket.MSG_CMSG_CLOEXEC
+        size = socket.CMSG_LEN(_MOST_DESCRIPTORS * _INT.itemsize)
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._socket, MAX_MESSAGE, 2, flags)
+            # Not `socket.recv_fds`, which ignores flags: programs started meanwhile would inherit the descriptors.
+            data, ancillary, _, _ = self._socket.recvmsg(MAX_MESSAGE, size, socket.MSG_CMSG_CLOEXEC)
         except ConnectionResetError:
             raise Closed from None
         if not data:
             raise Closed
+        found = array("i")
+        for level, kind, content in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                found.frombytes(content[: len(content) - len(content) % _INT.itemsize])
         message: dict[str, Any] = json.loads(data)
-        return message, descriptors
+        return message, found.tolist()
 
 
 def unnamed_file(data: bytes | memoryview) -> int:

@@ -6,6 +6,7 @@ It waits in the operating system for whatever comes first: an answer, the end of
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import threading
@@ -243,7 +244,7 @@ class Supervisor:
         outcome = message["outcome"]
         service = self._service
         if outcome == "done":
-            self._adopt(job, message, descriptors[0])
+            self._adopt(job, message, descriptors)
         elif outcome == "error":
             service.count(failed=1)
             service.finish(job, Failure.from_message(message["failure"]))
@@ -263,11 +264,13 @@ class Supervisor:
         else:
             self._service.count(given_up=1)
 
-    def _adopt(self, job: Job, message: dict[str, Any], descriptor: int) -> None:
+    def _adopt(self, job: Job, message: dict[str, Any], descriptors: list[int]) -> None:
         """Map the file of a result. One that does not fit its checksum is made again."""
         result: CompiledGrammar | CompileError
         try:
-            result = CompiledGrammar.load(descriptor, self._service.vocabulary)
+            if not descriptors:  # the system drops those that there is no room for
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            result = CompiledGrammar.load(descriptors[0], self._service.vocabulary)
         except GrammarError as error:
             self._service.count(damaged=1)
             job.damaged += 1

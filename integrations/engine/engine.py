@@ -88,7 +88,7 @@ class Engine:
         return self._slots.occupied
 
     def submit(self, request: Request) -> Handle:
-        """Queue a request. Raises ValueError if this engine cannot serve it, and what `CompileService.submit` raises."""
+        """Queue a request. Raises ValueError if this engine cannot serve it, and as `CompileService.submit`."""
         request.check(self._model.vocabulary_size, self._max_length)
         handle = Handle(request, self)
         self._compiling.add(handle)
