@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import Any
@@ -48,4 +47,6 @@ class CompileFuture(Future[CompiledGrammar]):
 
     def __await__(self) -> Generator[Any, None, CompiledGrammar]:
         """Wait in asyncio's running loop. Cancelling the task that waits cancels this request."""
+        import asyncio  # here, because workers import this module too
+
         return asyncio.wrap_future(self).__await__()

@@ -149,8 +149,8 @@ class CompileService:
         return self._supervisor.pids
 
     def close(self) -> None:
-        """End the workers. What is not done gets `CompileServiceClosed`. No effect where closed already."""
-        if os.getpid() != self._process or self not in _SERVICES:
+        """End the workers. What is not done gets `CompileServiceClosed`. May be called again."""
+        if os.getpid() != self._process:
             return
         reason = "the compile service is closed"
         with self._lock:

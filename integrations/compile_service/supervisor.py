@@ -64,7 +64,8 @@ class Supervisor:
             os.eventfd_write(self._bell, 1)
 
     def start_all(self) -> None:
-        self._wanted = self._most
+        with self._changed:
+            self._wanted = self._most
         self.wake()
 
     def wait_until_ready(self, timeout: float | None) -> bool:
@@ -86,7 +87,8 @@ class Supervisor:
             thread = self._thread
             if thread is None:
                 return
-            os.eventfd_write(self._bell, 1)
+            if self._bell >= 0:
+                os.eventfd_write(self._bell, 1)
             self._changed.notify_all()
         if thread is not threading.current_thread():
             thread.join()
@@ -155,7 +157,8 @@ class Supervisor:
                 self._give(worker, job, now)
         starting = sum(not worker.is_ready for worker in self._workers)
         busy = sum(worker.job is not None for worker in self._workers)
-        self._wanted = min(self._most, max(self._wanted, busy + self._service.waiting))
+        with self._changed:
+            self._wanted = min(self._most, max(self._wanted, busy + self._service.waiting))
         for _ in range(self._wanted - busy - starting - self._idle()):
             if not self._start(now):
                 break
