@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import inspect
 import json
 from collections.abc import Mapping
@@ -83,7 +84,7 @@ def grammar_of(payload: memoryview, limits: Limits) -> Grammar:
 
 
 def _read(specification: dict[str, Any], limits: Limits) -> Grammar:
-    package = __import__(__name__.partition(".")[0])
+    package = importlib.import_module(__name__.partition(".")[0])
     options = dict(specification)
     kind = options.pop("kind")
     front_end = getattr(package, kind)
@@ -96,11 +97,17 @@ def _read(specification: dict[str, Any], limits: Limits) -> Grammar:
     return grammar
 
 
+def available_kinds() -> list[str]:
+    """Those of `KINDS` that this version has. Asking does not import the front ends, which takes its time."""
+    package = importlib.import_module(__name__.partition(".")[0])
+    return [kind for kind in KINDS if kind in package.__all__]
+
+
 def _check_specification(specification: Mapping[str, Any], bounds: ServiceLimits) -> None:
     kind = specification.get("kind")
-    takes = KINDS.get(kind) if isinstance(kind, str) else None
-    if takes is None or not hasattr(__import__(__name__.partition(".")[0]), str(kind)):
-        raise GrammarUnsupported(f"no kind of grammar {kind!r}; there are: {', '.join(KINDS)}", "/kind")
+    takes = KINDS.get(kind) if isinstance(kind, str) and kind in available_kinds() else None
+    if takes is None:
+        raise GrammarUnsupported(f"no kind of grammar {kind!r}; there are: {', '.join(available_kinds())}", "/kind")
     for option, instead in _EXCLUDED.items():
         if option in specification:
             raise GrammarUnsupported(f"a specification has no {option}: {instead}", f"/{option}")

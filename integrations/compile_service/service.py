@@ -32,7 +32,7 @@ class CompileService:
     Equal requests share one compile. `limits` bound the counted work of a compile, as in `stepmask.compile`; `bounds`
     bound everything else. Workers start with the first request, or with `start`. All methods may be called from any
     thread; none but `compile`, `wait_until_ready` and `close` waits for anything. One thread of this process waits for
-    the workers, in the operating system; it runs for about 0.1 ms for each result.
+    the workers, in the operating system. For each job it runs for about 0.3 ms.
 
     Use it in a ``with`` statement or call `close`. When this process ends without that, even by a kill, the workers
     notice it and end too; nothing of them is left behind.
@@ -75,10 +75,11 @@ class CompileService:
     ) -> CompileFuture:
         """Have a grammar compiled; the result is a `CompiledGrammar`, or the error that `stepmask.compile` would raise.
 
-        `grammar` is one from `stepmask.regex` and so on, or a specification that the worker reads itself, for texts
-        that are slow to read: ``{"kind": "lark", "text": ..., "start": "root"}``, the kind's function with its
-        arguments. Jobs of a higher `priority` go first; among equals the `tenant` that has had the least. The limits of
-        time are those of `bounds` unless given.
+        `grammar` is one from `stepmask.regex` and so on, or a specification that the worker reads itself:
+        ``{"kind": "lark", "text": ..., "start": "root"}``, the kind's function with its arguments. A specification
+        costs the caller 10 us, a grammar 0.3 ms as a rule and 1.4 s with 50,000 options. Jobs of a higher `priority`
+        go first; among equals the `tenant` that has had the least. The limits of time are those of `bounds` unless
+        given.
 
         Raises at once: `CompileQueueFull`; `CompileServiceClosed`; the `GrammarError`s that are cheap to see (too large
         a text, no JSON, an unknown kind); `TypeError` for what is no grammar. The future raises besides `GrammarError`:
@@ -113,7 +114,9 @@ class CompileService:
     def compile(
         self, grammar: Grammar | Mapping[str, Any], *, timeout: float | None = None, **options: Any
     ) -> CompiledGrammar:
-        """`submit` and wait. `timeout` in seconds includes the time in the queue; past it `TimeoutError`."""
+        """`submit` and wait. `timeout` in seconds includes the time in the queue; past it
+        `concurrent.futures.TimeoutError`.
+        """
         future = self.submit(grammar, **options)
         try:
             return future.result(timeout)

@@ -21,8 +21,6 @@ from typing import Any
 
 from .messages import Channel, Closed, contents, unnamed_file
 
-#: What a worker imports before it is ready, so that no job waits for an import or is given up in the middle of one.
-FRONT_ENDS = ("ebnf", "gbnf", "json_schema", "lark", "regex", "structural_tag")
 #: Takes (payload of the job, vocabulary, limits), returns a `CompiledGrammar`.
 JobFunction = Callable[[memoryview, Any, Any], Any]
 
@@ -71,15 +69,18 @@ class _Worker:
         signal.signal(signal.SIGPROF, self._interrupt)
 
     def load(self, vocabulary: int) -> None:
-        """Everything that jobs need: kernels, front ends, the vocabulary and its tables."""
+        """Everything that jobs need: kernels, front ends, the vocabulary and its tables.
+
+        So no job waits for an import, or is given up in the middle of one.
+        """
         from ...grammar.limits import Limits
         from ...masks.trie import tables_of
         from ...masks.warm_up import warm_up
-        from .. import compile_service  # noqa: F401  (what payloads and answers are made of)
+        from .requests import available_kinds
 
         package = importlib.import_module(__name__.partition(".")[0])
-        for name in FRONT_ENDS:
-            getattr(package, name, None)
+        for name in available_kinds():
+            getattr(package, name)  # imports it
         warm_up(processes=1)  # a process of its own would outlive a worker that is killed
         self._vocabulary, limits = pickle.loads(contents(vocabulary))
         assert isinstance(limits, Limits)

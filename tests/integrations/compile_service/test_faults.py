@@ -119,7 +119,7 @@ def test_a_worker_killed_while_it_writes_leaves_nothing(make: Make, tmp_path: Pa
 
 # ------------------------------------------------------------------------------------- the end of the service's process
 PROGRAM = """
-import os, sys, time
+import os, sys, time, warnings
 import stepmask
 from stepmask.integrations.compile_service import CompileService, process
 
@@ -133,6 +133,7 @@ while not os.path.getsize(os.environ["STEPMASK_TEST_RUNS"]):
     time.sleep(0.01)
 child = 0
 if sys.argv[1] == "fork":
+    warnings.simplefilter("ignore")  # of forks beside threads
     child = os.fork()
     if child == 0:
         try:
