@@ -71,10 +71,6 @@ def die_once(path: str) -> None:
         die("")
 
 
-def leave(_: str) -> None:
-    sys.exit(3)
-
-
 def hoard(_: str) -> None:
     """More and more memory."""
     kept = []

@@ -20,8 +20,9 @@ class Job:
     time_limit_s: float
     cpu_limit_s: float
     futures: list[CompileFuture] = field(default_factory=list)
-    #: Workers that died with it.
+    #: Workers that died in the middle of it, and before they began it, which is not its fault.
     deaths: int = 0
+    lost: int = 0
     #: Results of it that were damaged when they arrived.
     damaged: int = 0
 

@@ -27,7 +27,8 @@ class ServiceLimits:
     #: Seconds from starting a worker until it is ready. Past it the worker is killed. It takes 1.5 s of one core where
     #: the kernels are in Numba's cache, a minute where they have to be compiled first (`stepmask.warm_up`).
     start_limit_s: float = 180.0
-    #: Workers that end one after the other before they are ready, until all that waits gets `CompileWorkerDied`.
+    #: Workers that end one after the other before they are ready, until all that waits gets `CompileWorkerDied`. A job
+    #: may be given to so many more workers than there are at once that end before they begin it.
     max_failed_starts: int = 3
     #: Times that a job is given to another worker after its worker died in the middle. Then `CompileWorkerDied`.
     max_retries: int = 1

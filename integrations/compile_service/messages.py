@@ -84,9 +84,13 @@ def unnamed_file(data: bytes | memoryview) -> int:
     return descriptor
 
 
-def contents(descriptor: int) -> mmap.mmap:
-    """A map of the whole of a file, which is closed."""
+def contents(descriptor: int, *, mark: bool = False) -> mmap.mmap:
+    """A map of the whole of a file, which is closed. `mark`: the file becomes a byte longer, as a sign of that."""
     try:
-        return mmap.mmap(descriptor, os.fstat(descriptor).st_size, prot=mmap.PROT_READ)
+        size = os.fstat(descriptor).st_size
+        data = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
+        if mark:
+            os.ftruncate(descriptor, size + 1)
+        return data
     finally:
         os.close(descriptor)

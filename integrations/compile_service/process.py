@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -31,8 +32,10 @@ class WorkerProcess:
     """
 
     def __init__(self, vocabulary: int, bounds: ServiceLimits, now: float) -> None:
-        """Start it; `vocabulary` is the descriptor of the pickled vocabulary and limits. Raises OSError."""
+        """Start it; `vocabulary` is the descriptor of the pickled vocabulary and limits. Raises OSError or
+        `Closed` where that fails."""
         self.job: Job | None = None
+        self._payload = -1
         self.is_ready = False
         #: Whether the job that runs is past its time, and whether the worker was asked to give it up.
         self.is_late = False
@@ -52,34 +55,35 @@ class WorkerProcess:
                 pass_fds=(theirs.fileno(),),
                 env={**os.environ, **_ENVIRONMENT},
             )
-            settings = {
-                "nice": bounds.nice,
-                "memory_limit_bytes": bounds.memory_limit_bytes,
-                "function": JOB_FUNCTION,
-            }
-            self.channel.send(settings, [vocabulary])
         except BaseException:
             self.channel.close()
             raise
         finally:
             theirs.close()
+        settings = {"nice": bounds.nice, "memory_limit_bytes": bounds.memory_limit_bytes, "function": JOB_FUNCTION}
+        try:
+            self.channel.send(settings, [vocabulary])
+        except BaseException:
+            self.end()
+            raise
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def give(self, job: Job, now: float) -> None:
-        """Let it compile. Raises `Closed` where it has ended, OSError where there is no memory for the message."""
-        payload = unnamed_file(job.request.payload)
-        try:
-            self.channel.send({"job": job.number, "cpu_limit_s": job.cpu_limit_s}, [payload])
-        finally:
-            os.close(payload)
+        """Let it compile. Raises `Closed` where it has ended; OSError where there is no descriptor for the message, and
+        then it has no job."""
+        self._payload = unnamed_file(job.request.payload)
         self.job = job
         self.job_since = now
-        self.is_late = False
-        self.was_told = False
         self.deadline = now + job.time_limit_s
+        self.channel.send({"job": job.number, "cpu_limit_s": job.cpu_limit_s}, [self._payload])
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has begun its job: it then makes the payload's file a byte longer."""
+        return self.job is not None and os.fstat(self._payload).st_size > len(self.job.request.payload)
 
     def ask_to_give_up(self, now: float) -> None:
         """Ask it to end the job that runs; it is late when it has not at `deadline`. Raises `Closed`."""
@@ -91,6 +95,9 @@ class WorkerProcess:
     def take_job(self) -> Job | None:
         """The job it had, which is over."""
         job, self.job = self.job, None
+        if self._payload >= 0:
+            os.close(self._payload)
+            self._payload = -1
         self.is_late = False
         self.was_told = False
         self.deadline = float("inf")
@@ -98,6 +105,7 @@ class WorkerProcess:
 
     def end(self) -> str:
         """Kill it if it still runs, and wait for its end, which is returned in words."""
+        self.take_job()
         self.channel.close()
         self._process.kill()
         code = self._process.wait()
@@ -114,6 +122,4 @@ class WorkerProcess:
 
 def packed_for_workers(vocabulary: Any, limits: Any) -> int:
     """The descriptor of an unnamed file that every worker reads its vocabulary and limits from."""
-    import pickle
-
     return unnamed_file(pickle.dumps((vocabulary, limits), 5))

@@ -108,7 +108,11 @@ class CompileService:
         elif known is not None:
             future.fail(known.error())
         else:
-            self._supervisor.wake()
+            try:
+                self._supervisor.wake()
+            except BaseException:  # no thread, or no descriptor, is to be had
+                future.cancel()
+                raise
         return future
 
     def compile(

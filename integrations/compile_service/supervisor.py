@@ -5,7 +5,6 @@ It waits in the operating system for whatever comes first: an answer, the end of
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import selectors
@@ -38,7 +37,7 @@ class Supervisor:
         self._workers: list[WorkerProcess] = []
         self._failed_starts = 0
         self._vocabulary = -1
-        self._ended_in_a_job: list[int] = []
+        self._past_workers: list[int] = []
         self._stopping = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -55,12 +54,15 @@ class Supervisor:
         with self._changed:
             if self._stopping:
                 return
-            if self._thread is None:
+            if self._bell < 0:
                 self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            if self._selector is None:
                 self._selector = selectors.DefaultSelector()
                 self._selector.register(self._bell, selectors.EVENT_READ)
-                self._thread = threading.Thread(target=self._run, name="stepmask compile service", daemon=True)
-                self._thread.start()
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="stepmask compile service", daemon=True)
+                thread.start()
+                self._thread = thread
             os.eventfd_write(self._bell, 1)
 
     def start_all(self) -> None:
@@ -84,12 +86,13 @@ class Supervisor:
         """End all workers, and wait for that."""
         with self._changed:
             self._stopping = True
+            self._changed.notify_all()
             thread = self._thread
-            if thread is None:
+            if thread is None:  # it never came to that
+                self._close_descriptors()
                 return
             if self._bell >= 0:
                 os.eventfd_write(self._bell, 1)
-            self._changed.notify_all()
         if thread is not threading.current_thread():
             thread.join()
 
@@ -98,11 +101,7 @@ class Supervisor:
         self._stopping = True
         for worker in self._workers:
             worker.channel.close()
-        for descriptor in (self._bell, self._vocabulary):
-            if descriptor >= 0:
-                os.close(descriptor)
-        if self._selector is not None:
-            self._selector.close()
+        self._close_descriptors()
 
     # --------------------------------------------------------------------------------------------------- the thread
     def _run(self) -> None:
@@ -128,15 +127,19 @@ class Supervisor:
         assert self._selector is not None
         for worker in list(self._workers):
             self._remove(worker)
-        cache.remove_temporaries(self._ended_in_a_job)
+        self._sweep()
         with self._changed:
-            self._selector.close()
-            os.close(self._bell)
-            if self._vocabulary >= 0:
-                os.close(self._vocabulary)
-            self._bell = self._vocabulary = -1
+            self._close_descriptors()
             self._stopping = True
             self._changed.notify_all()
+
+    def _close_descriptors(self) -> None:
+        if self._selector is not None:
+            self._selector.close()
+        for descriptor in (self._bell, self._vocabulary):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._bell = self._vocabulary = -1
 
     def _patience(self) -> float | None:
         """Seconds until the next deadline."""
@@ -193,10 +196,9 @@ class Supervisor:
         try:
             worker.give(job, now)
         except Closed:
-            worker.job = job
-            worker.job_since = now
             self._ended(worker)
         except OSError as error:
+            worker.take_job()
             self._service.used(job, 0.0)
             self._service.finish(job, CompileFailed(f"the job could not be passed on: {error}"))
 
@@ -290,9 +292,9 @@ class Supervisor:
     # --------------------------------------------------------------------------------------------- ends of workers
     def _ended(self, worker: WorkerProcess, *, killed: bool = False) -> None:
         """A worker has ended by itself, or is to be killed now because it is late."""
-        is_late = worker.is_late
+        is_late, has_begun = worker.is_late, worker.has_begun
         job = self._take_job(worker)
-        how = self._remove(worker, in_a_job=job is not None)
+        how = self._remove(worker)
         service = self._service
         service.count(workers_died=not killed)
         if not worker.is_ready:
@@ -302,23 +304,28 @@ class Supervisor:
         if not job.futures or is_late:
             self._stopped(job, is_late)
             return
-        job.deaths += 1
-        if job.deaths <= self._bounds.max_retries:
-            service.again(job)
-        else:
+        job.deaths += has_begun
+        job.lost += not has_begun
+        if job.deaths > self._bounds.max_retries:
             text = f"the worker ended in the middle of the compile ({how}), {job.deaths} times"
             service.finish(job, CompileWorkerDied(text))
+        elif job.lost > self._bounds.max_failed_starts + self._most:
+            service.finish(job, CompileWorkerDied(f"no worker begins; the last one ended with {how}"))
+        else:
+            service.again(job)
 
-    def _remove(self, worker: WorkerProcess, *, in_a_job: bool | None = None) -> str:
+    def _remove(self, worker: WorkerProcess) -> str:
         assert self._selector is not None
         self._selector.unregister(worker.channel)
-        if in_a_job or (in_a_job is None and worker.job is not None):
-            self._ended_in_a_job.append(worker.pid)
         with self._changed:
             self._workers.remove(worker)
         how = worker.end()
-        if len(self._ended_in_a_job) > 100:
-            with contextlib.suppress(OSError):
-                cache.remove_temporaries(self._ended_in_a_job)
-            self._ended_in_a_job.clear()
+        # It may have been writing a file, or have given up a job at that moment.
+        self._past_workers.append(worker.pid)
+        if len(self._past_workers) > 100:
+            self._sweep()
         return how
+
+    def _sweep(self) -> None:
+        cache.remove_temporaries(self._past_workers)
+        self._past_workers.clear()

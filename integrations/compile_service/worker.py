@@ -147,7 +147,7 @@ class _Worker:
             return {"outcome": "error", "failure": Failure.of(error).as_message()}, []
 
     def _compile(self, message: dict[str, Any], payload: int) -> Any:
-        data = memoryview(contents(payload))
+        data = memoryview(contents(payload, mark=True))
         _limit_memory(_statm(0) + self._memory_limit)
         signal.setitimer(signal.ITIMER_PROF, message["cpu_limit_s"])
         try:

@@ -192,6 +192,9 @@ def test_messages_keep_their_bounds_and_carry_descriptors() -> None:
             assert contents(descriptor)[:] == b"abc" * 1000
     with pytest.raises(ValueError, match="large data"):
         one.send({"text": "x" * 200_000})
+    file = unnamed_file(b"abc")
+    assert contents(os.dup(file), mark=True)[:] == b"abc" and os.fstat(file).st_size == 4
+    os.close(file)
     one.close()
     with pytest.raises(Closed):
         other.receive()

@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import os
 import re
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -200,7 +201,6 @@ def test_killed_workers_are_replaced_and_nothing_is_lost(make: Make, tmp_path: P
     futures = {pattern: service.submit(spec(pattern)) for pattern in (f"[a-z]{{{n}}}" for n in range(1, 30))}
     victim = service.submit(spec(f"!die_once {tmp_path}/died;victim"))
     poison = service.submit(spec("!die"))
-    leaving = service.submit(spec("!leave"))
     broken = service.submit(spec("!bug"))
     gate.open()
     for pattern, future in futures.items():
@@ -209,24 +209,35 @@ def test_killed_workers_are_replaced_and_nothing_is_lost(make: Make, tmp_path: P
     check(victim.result(PATIENCE), "victim")
     error = error_of(poison)
     assert isinstance(error, CompileWorkerDied) and "SIGKILL" in str(error) and "2 times" in str(error)
-    assert isinstance(error_of(leaving), CompileWorkerDied) and "exit code 3" in str(error_of(leaving))
     error = error_of(broken)
     assert (
         isinstance(error, CompileFailed) and "a bug in the compiler" in str(error) and "compile_jobs.py" in str(error)
     )
     assert all(runs().count(pattern) == 1 for pattern in futures)
-    assert service.counts.workers_died == 5
+    assert service.counts.workers_died == 3
     # From outside, in the middle of a job and between jobs.
     gate = Gate(service, tmp_path, runs)
     for pid in service.worker_pids:
-        os.kill(pid, 9)
+        os.kill(pid, signal.SIGKILL)
     wait_until(lambda: runs().count(gate.text) == 2)
     gate.open()
     check(gate.future.result(PATIENCE), "gate")
     assert service.wait_until_ready(PATIENCE)
     for pid in service.worker_pids:
-        os.kill(pid, 9)
+        os.kill(pid, signal.SIGKILL)
     check(service.submit(spec("after")).result(PATIENCE), "after")
+
+
+def test_a_worker_that_ends_before_it_begins_is_not_the_jobs_fault(make: Make, runs: Runs) -> None:
+    service = make(max_retries=0)
+    assert service.wait_until_ready(PATIENCE)
+    (pid,) = service.worker_pids
+    os.kill(pid, signal.SIGSTOP)
+    future = service.submit(spec("patient"))
+    wait_until(lambda: service.counts.started == 1)
+    os.kill(pid, signal.SIGKILL)
+    check(future.result(PATIENCE), "patient")
+    assert runs() == ["patient"] and service.counts.started == 2
 
 
 def test_workers_that_never_start(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +246,7 @@ def test_workers_that_never_start(make: Make, monkeypatch: pytest.MonkeyPatch) -
     futures = [service.submit(spec(pattern)) for pattern in ("a", "b")]
     for future in futures:
         error = error_of(future)
-        assert isinstance(error, CompileWorkerDied) and "no worker starts" in str(error)
+        assert isinstance(error, CompileWorkerDied) and "no worker starts" in str(error) and "exit code 1" in str(error)
     assert not service.wait_until_ready(PATIENCE)
     monkeypatch.setattr(process, "JOB_FUNCTION", "compile_jobs:run")
     check(service.submit(spec("a")).result(PATIENCE), "a")
@@ -244,6 +255,24 @@ def test_workers_that_never_start(make: Make, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("sys.executable", "/no/such/python")
     nothing = make(max_failed_starts=1)
     assert isinstance(error_of(nothing.submit(spec("a"))), CompileWorkerDied)
+
+
+def test_a_process_that_can_start_no_thread(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    service = make()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="new thread"):
+                service.submit(spec("a"))
+    assert service.waiting == 0
+    check(service.compile(spec("a")), "a")
+    other = make()
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="new thread"):
+        patch.setattr(threading.Thread, "start", fail)
+        other.start()
 
 
 def test_workers_are_light(make: Make) -> None:
