@@ -268,6 +268,8 @@ class Supervisor:
             self._service.finish(job, CompileTimeout("time_limit_s", job.time_limit_s))
         else:
             self._service.count(given_up=1)
+            # Nobody waits for it, unless the worker did what it was not asked to.
+            self._service.finish(job, CompileFailed("the worker gave up the compile unasked"))
 
     def _adopt(self, job: Job, message: dict[str, Any], descriptors: list[int]) -> None:
         """Map the file of a result. One that does not fit its checksum is made again."""

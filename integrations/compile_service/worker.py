@@ -14,6 +14,7 @@ import queue
 import resource
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -26,10 +27,7 @@ JobFunction = Callable[[memoryview, Any, Any], Any]
 
 
 class _GivenUp(BaseException):
-    """Raised in the middle of a job; `reason` is "asked" or "cpu". Not an Exception: no compiler pass may catch it."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    """Raised in the middle of a job. Not an Exception: no compiler pass may catch it."""
 
 
 def main(descriptor: int) -> None:
@@ -65,6 +63,9 @@ class _Worker:
         #: The job that may be given up right now, and the one that is to be.
         self._current: int | None = None
         self._unwanted: int | None = None
+        #: Why the last job was given up: "asked", "cpu", or None.
+        self._given_up: str | None = None
+        self._recursion_limit = sys.getrecursionlimit()
         signal.signal(signal.SIGUSR1, self._interrupt)
         signal.signal(signal.SIGPROF, self._interrupt)
 
@@ -109,7 +110,8 @@ class _Worker:
         if self._current is None or (number == signal.SIGUSR1 and self._current != self._unwanted):
             return
         self._current = None  # once a job, so that what follows it is not interrupted
-        raise _GivenUp("asked" if number == signal.SIGUSR1 else "cpu")
+        self._given_up = "asked" if number == signal.SIGUSR1 else "cpu"
+        raise _GivenUp
 
     # ---------------------------------------------------------------------------------------------------------- jobs
     def serve(self) -> None:
@@ -132,19 +134,26 @@ class _Worker:
     def _answer(self, message: dict[str, Any], payload: int) -> tuple[dict[str, Any], list[int]]:
         from .failures import Failure
 
+        self._given_up = None
         try:
             compiled = self._compile(message, payload)
             _limit_memory(None)
             descriptor, kept = _file_of(compiled)
             return {"outcome": "done", "kept": kept, "from_cache": compiled.from_cache}, [descriptor]
-        except _GivenUp as given_up:
-            # What several compiles share may be in the middle of something.
-            self._vocabulary.shared.clear()
-            return {"outcome": given_up.reason}, []
+        except _GivenUp:
+            return self._give_up()
         except MemoryError:
             return {"outcome": "memory"}, []
         except Exception as error:
+            if self._given_up is not None:  # a call into compiled code makes a SystemError of it
+                return self._give_up()
             return {"outcome": "error", "failure": Failure.of(error).as_message()}, []
+
+    def _give_up(self) -> tuple[dict[str, Any], list[int]]:
+        # What several compiles share may be in the middle of something.
+        self._vocabulary.shared.clear()
+        sys.setrecursionlimit(self._recursion_limit)
+        return {"outcome": self._given_up}, []
 
     def _compile(self, message: dict[str, Any], payload: int) -> Any:
         data = memoryview(contents(payload, mark=True))
@@ -153,7 +162,8 @@ class _Worker:
         try:
             self._current = message["job"]
             if self._unwanted == self._current:  # it was asked before it began
-                raise _GivenUp("asked")
+                self._given_up = "asked"
+                raise _GivenUp
             return self._function(data, self._vocabulary, self._limits)
         finally:
             self._current = None

@@ -157,6 +157,7 @@ def test_time_memory_and_processor_limits(make: Make, tmp_path: Path, runs: Runs
     assert isinstance(error, CompileTimeout) and error.limit == "time_limit_s" and error.seconds == 0.2
     error = error_of(service.submit(spec("!spin"), cpu_limit_s=0.2))
     assert isinstance(error, CompileTimeout) and error.limit == "cpu_limit_s"
+    assert isinstance(error_of(service.submit(spec("!translate"), cpu_limit_s=0.2)), CompileTimeout)
     assert service.counts.workers_started == 1  # given up, not killed
     # Nothing of this was remembered: with more time the same request succeeds.
     again = service.submit(late, time_limit_s=PATIENCE)
@@ -169,7 +170,7 @@ def test_time_memory_and_processor_limits(make: Make, tmp_path: Path, runs: Runs
     check(service.compile(spec("other")), "other")
     assert runs().count("!hoard") == 2
     counts = service.counts
-    assert (counts.timed_out, counts.out_of_memory, counts.workers_died) == (2, 2, 0)
+    assert (counts.timed_out, counts.out_of_memory, counts.workers_died) == (3, 2, 0)
     with pytest.raises(ValueError, match="positive"):
         service.submit(spec("a"), time_limit_s=0)
 
