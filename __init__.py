@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .grammar.reasoning import reasoning
     from .grammar.regex import regex
     from .grammar.structural_tag import structural_tag
+    from .integrations.compile_service import CompileError, CompileService, ServiceLimits
     from .masks.batch import Batch
     from .masks.compiled import CompiledGrammar, compile
     from .masks.errors import StackLimitError
@@ -40,6 +41,8 @@ __version__ = "0.1.0"
 #: Public name -> the module that defines it.
 _HOMES = {
     "Batch": ".masks.batch",
+    "CompileError": ".integrations.compile_service",
+    "CompileService": ".integrations.compile_service",
     "CompiledGrammar": ".masks.compiled",
     "Grammar": ".grammar.expression",
     "GrammarError": ".grammar.errors",
@@ -49,6 +52,7 @@ _HOMES = {
     "GrammarUnsupported": ".grammar.errors",
     "Limits": ".grammar.limits",
     "Matcher": ".masks.matcher",
+    "ServiceLimits": ".integrations.compile_service",
     "StackLimitError": ".masks.errors",
     "Vocabulary": ".masks.vocabulary",
     "VocabularyError": ".masks.vocabulary",
@@ -71,6 +75,8 @@ _HOMES = {
 
 __all__ = [
     "Batch",
+    "CompileError",
+    "CompileService",
     "CompiledGrammar",
     "Grammar",
     "GrammarError",
@@ -80,6 +86,7 @@ __all__ = [
     "GrammarUnsupported",
     "Limits",
     "Matcher",
+    "ServiceLimits",
     "StackLimitError",
     "Vocabulary",
     "VocabularyError",

@@ -118,18 +118,18 @@ def _padded(n: int) -> int:
 
 
 def _checksum(buffer: npt.NDArray[np.uint8]) -> int:
-    """63 bits over everything but the checksum's own header word."""
+    """63 bits, not all 0, over everything but the checksum's own header word."""
     digest = hashlib.blake2b(digest_size=8)
     digest.update(buffer[: 8 * H_CHECKSUM].data)
     digest.update(buffer[8 * (H_CHECKSUM + 1) :].data)
-    return int.from_bytes(digest.digest(), "little") >> 1
+    return int.from_bytes(digest.digest(), "little") >> 1 or 1
 
 
 @dataclass(frozen=True, eq=False)
 class Automaton:
-    """A compiled grammar: `buffer` (uint8, 64-byte aligned) and views of its sections by name."""
+    """A compiled grammar: `memory` (uint8, 64-byte aligned) and views of its sections by name."""
 
-    buffer: npt.NDArray[np.uint8]
+    memory: npt.NDArray[np.uint8]
     header: npt.NDArray[np.int64]
     sections: dict[str, npt.NDArray[Any]] = field(repr=False)
 
@@ -157,8 +157,9 @@ class Automaton:
         total = position  # after it: the number of elements of each section
         buffer = aligned_bytes(total + 8 * len(SECTIONS))
         for i, part in enumerate(data):
-            start = int(header[H_SECTIONS + i])
-            buffer[start : start + part.nbytes] = part.view(np.uint8).reshape(-1)
+            if part.size:
+                start = int(header[H_SECTIONS + i])
+                buffer[start : start + part.nbytes] = part.view(np.uint8).reshape(-1)
         lengths = np.array([part.size for part in data], np.int64)
         buffer[total:] = lengths.view(np.uint8)
         header[H_MAGIC], header[H_VERSION] = MAGIC, VERSION
@@ -171,8 +172,6 @@ class Automaton:
         header[H_LAZY_STATES] = max(0, len(arrays.get("lazy_edge_start", ())) - 1)
         header[H_FLAGS] = flags
         buffer[: header.nbytes] = header.view(np.uint8)
-        view = buffer[: header.nbytes].view(np.int64)
-        view[H_CHECKSUM] = _checksum(buffer)
         return cls.adopt(buffer, check=False)
 
     @classmethod
@@ -195,7 +194,14 @@ class Automaton:
     def add_flags(self, flags: int) -> None:
         """Set `flags` in the header too. For the builder of the automaton, before anyone else has it."""
         self.header[H_FLAGS] |= flags
-        self.header[H_CHECKSUM] = _checksum(self.buffer)
+        self.header[H_CHECKSUM] = 0
+
+    @property
+    def buffer(self) -> npt.NDArray[np.uint8]:
+        """`memory` with its checksum, which is made when it is first asked for: most never leave the process."""
+        if not self.header[H_CHECKSUM]:
+            self.header[H_CHECKSUM] = _checksum(self.memory)
+        return self.memory
 
     def __getitem__(self, section: str) -> npt.NDArray[Any]:
         return self.sections[section]
@@ -203,7 +209,7 @@ class Automaton:
     @property
     def address(self) -> int:
         """Where the buffer starts in memory: what the kernels take."""
-        return int(self.buffer.ctypes.data)
+        return int(self.memory.ctypes.data)
 
     @property
     def n_states(self) -> int:

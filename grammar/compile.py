@@ -18,10 +18,12 @@ from .build import Symbols, build_positions
 from .determinize import determinize
 from .errors import GrammarTooLarge, GrammarUnsatisfiable
 from .expression import NOTHING, Expression, Grammar, Members, Repeat
+from .frames import compile_frames
 from .lazy import lazy_automaton
 from .limits import Limits
 from .literals import compile_literals, literal_options
 from .loops import loop_classes, without_absent
+from .nets import NotFlat
 from .position import PositionAutomaton
 from .recursive import compile_rules
 from .repeats import Sizes, unproved
@@ -48,6 +50,12 @@ def compile_grammar(
     if options is not None:  # before anything else: a choice may have 50,000 options
         return _compile_options(options, limits, absent_bytes)
     try:
+        if grammar.frames:
+            try:
+                with _recursion_room(_CALLS_PER_NODE * _NODES_PER_GROUP * limits.max_depth):
+                    return compile_frames(grammar.rules, grammar.start, limits, absent_bytes)
+            except NotFlat:
+                pass
         order, recursive = needed_rules(grammar.rules, grammar.start)
         try:
             return _compile_rules(grammar, order, recursive, limits, absent_bytes)

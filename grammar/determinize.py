@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._numba import helper, kernel
-from .minimize import minimize_table
+from .minimize import minimized
 from .position import Int32Array, PositionAutomaton, Uint8Array, grown, trimmed
 
 _NO_WORK_LEFT = -2
@@ -54,22 +54,24 @@ def determinize(automaton: PositionAutomaton, alphabet: int, max_states: int, ma
 
     `max_work` bounds the sum of the sizes of all state sets met. An empty language has one state.
     """
-    class_of, first_of = alphabet_classes(automaton, alphabet)
-    n_classes = len(first_of)
-    low, high = class_of[automaton.low], class_of[automaton.high]
-    room = 0
-    while True:
-        # Room for the most states allowed is far too much for most; starting over with more is cheap in the sum.
-        room = min(max_states, 16 * room or 1024)
-        count, delta, final = _subsets(
-            automaton.edge_start, low, high, automaton.target, automaton.final, n_classes, room, max_work
-        )
-        if count >= 0:
-            break
-        if count == _NO_WORK_LEFT or room == max_states:
-            return None
-    delta, final = minimize_table(delta[: count * n_classes], final[:count], n_classes)
-    return Dfa(delta, final, class_of, first_of)
+    count, n_classes, delta, final, class_of, first_of = _determinize(
+        automaton.edge_start,
+        automaton.low,
+        automaton.high,
+        automaton.target,
+        automaton.final,
+        alphabet,
+        max_states,
+        max_work,
+    )
+    if count < 0:
+        return None
+    return Dfa(
+        delta[: count * n_classes].reshape(count, n_classes).copy(),
+        final[:count].copy(),
+        class_of,
+        first_of[:n_classes].copy(),
+    )
 
 
 def positions_of_dfa(dfa: Dfa, *, complement: bool = False) -> PositionAutomaton:
@@ -105,7 +107,7 @@ def _mixed(value: np.uint64) -> np.uint64:
     return mixed
 
 
-@kernel("(int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1], int64, int64, int64)")
+@helper
 def _subsets(
     edge_start: Int32Array,
     low: Int32Array,
@@ -146,24 +148,28 @@ def _subsets(
     work = 0
     bucket = np.empty(1024, np.int32)
     bucket_start = np.zeros(n_classes + 1, np.int64)
-    place = np.zeros(n_classes + 1, np.int64)
+    place = np.zeros(n_classes + 1, np.int64)  # all 0 between two states
+    touched = np.empty(n_classes + 1, np.int32)
     stamp = np.zeros(n, np.int64)
     now = 0
     i = 0
     while i < count:
-        for c in range(n_classes):
-            place[c] = 0
+        n_touched = 0
         for k in range(set_start[i], set_start[i + 1]):
             p = members[k]
             for e in range(edge_start[p], edge_start[p + 1]):
                 for c in range(low[e], high[e] + 1):
+                    if place[c] == 0:
+                        touched[n_touched] = c
+                        n_touched += 1
                     place[c] += 1
         total = 0
-        for c in range(n_classes):
-            bucket_start[c] = total
+        for k in range(n_touched):
+            c = touched[k]
+            bucket_start[k] = total
             total += place[c]
-            place[c] = bucket_start[c]
-        bucket_start[n_classes] = total
+            place[c] = bucket_start[k]
+        bucket_start[n_touched] = total
         work += total
         if work > max_work:
             return _NO_WORK_LEFT, delta, out_final
@@ -176,14 +182,15 @@ def _subsets(
                     bucket[place[c]] = target[e]
                     place[c] += 1
         for c in range(n_classes):
-            first = bucket_start[c]
             delta[i * n_classes + c] = -1
-            if first == bucket_start[c + 1]:
-                continue
+        for turn in range(n_touched):
+            c = touched[turn]
+            place[c] = 0
+            first = bucket_start[turn]
             now += 1
             size = 0
             value = np.uint64(0)
-            for k in range(first, bucket_start[c + 1]):
+            for k in range(first, bucket_start[turn + 1]):
                 t = bucket[k]
                 if stamp[t] != now:
                     stamp[t] = now
@@ -222,3 +229,63 @@ def _subsets(
             delta[i * n_classes + c] = found
         i += 1
     return count, delta, out_final
+
+
+@helper
+def determinized(
+    edge_start: Int32Array,
+    low: Int32Array,
+    high: Int32Array,
+    target: Int32Array,
+    final: Uint8Array,
+    alphabet: int,
+    max_states: int,
+    max_work: int,
+) -> tuple[int, int, Int32Array, Uint8Array, Int32Array, Int32Array]:
+    """(states, classes, flat table, final flags, class_of, first_of), the arrays but `class_of` with room to spare.
+
+    States is negative where a limit is passed.
+    """
+    cuts = np.zeros(alphabet + 1, np.uint8)
+    for e in range(len(low)):
+        cuts[low[e]] = 1
+        cuts[high[e] + 1] = 1
+    cuts[0] = 0
+    if alphabet > 256:
+        cuts[256] = 1
+    class_of = np.empty(alphabet, np.int32)
+    first_of = np.zeros(alphabet, np.int32)
+    n_classes = 1
+    for a in range(alphabet):
+        if cuts[a]:
+            first_of[n_classes] = a
+            n_classes += 1
+        class_of[a] = n_classes - 1
+    low_class = np.empty(len(low), np.int32)
+    high_class = np.empty(len(low), np.int32)
+    for e in range(len(low)):
+        low_class[e] = class_of[low[e]]
+        high_class[e] = class_of[high[e]]
+    # Room for the most states allowed is far too much for most; starting over with more is cheap in the sum.
+    room = min(max_states, len(final) + 64)
+    count, delta, out_final = _subsets(edge_start, low_class, high_class, target, final, n_classes, room, max_work)
+    while count == -1 and room < max_states:
+        room = min(max_states, 8 * room)
+        count, delta, out_final = _subsets(edge_start, low_class, high_class, target, final, n_classes, room, max_work)
+    if count >= 0:
+        count, delta, out_final = minimized(delta[: count * n_classes], out_final[:count], n_classes)
+    return count, n_classes, delta, out_final, class_of, first_of
+
+
+@kernel("(int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1], int64, int64, int64)")
+def _determinize(
+    edge_start: Int32Array,
+    low: Int32Array,
+    high: Int32Array,
+    target: Int32Array,
+    final: Uint8Array,
+    alphabet: int,
+    max_states: int,
+    max_work: int,
+) -> tuple[int, int, Int32Array, Uint8Array, Int32Array, Int32Array]:
+    return determinized(edge_start, low, high, target, final, alphabet, max_states, max_work)

@@ -142,10 +142,12 @@ class ByteAutomaton(Expression):
     It may be non-deterministic, edges may lead back to state 0, and states may be of no use. `edges`: rows of four
     int32 in native byte order, (source, low, high, target) with ``0 <= low <= high <= 255``, in any order; `final`:
     one byte for each state, 1 where a string may end. Plain bytes, as tables may be large and are compared and hashed.
+    `loops`: classes of code points that states may loop on, a hint for masks (see `loops`).
     """
 
     edges: bytes
     final: bytes
+    loops: tuple[Ranges, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -194,8 +196,9 @@ class Grammar:
     """A parsed grammar: rules of expressions, a start rule, and what to call it in messages.
 
     `kind` is the front end (``regex``, ``choice``, ...), `text` the text it was given. Two grammars
-    with equal `rules` and `start` compile to the same automaton whatever their text. With
-    `frames` every rule is a frame as it is, and a reference a call; without, rules are inlined and solved as is best.
+    with equal `rules` and `start` compile to the same automaton whatever their text; so do those of one `kind` with
+    equal `identity`, all that the front end makes rules from ("": unknown). With `frames` every rule is a frame as it
+    is, and a reference a call; without, rules are inlined and solved as is best.
     """
 
     kind: str
@@ -204,6 +207,7 @@ class Grammar:
     start: str = "start"
     options: Mapping[str, Any] = field(default_factory=dict)
     frames: bool = False
+    identity: str = ""
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= 60 else self.text[:57] + "..."

@@ -10,20 +10,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .._numba import helper, kernel
+from .._numba import helper
+from .position import grown
 
 Int32Array = npt.NDArray[np.int32]
 Uint8Array = npt.NDArray[np.uint8]
-
-
-def minimize_table(delta: Int32Array, final: Uint8Array, n_classes: int) -> tuple[Int32Array, Uint8Array]:
-    """The minimal DFA of a trimmed one (flat `delta`, -1 where there is no edge; state 0 the start).
-
-    States are numbered breadth first by class, so equal languages over equal classes give equal tables.
-    Returns ``(delta [states, n_classes], final [states])``.
-    """
-    count, small, small_final = _minimize(delta, final, n_classes)
-    return small[: count * n_classes].reshape(count, n_classes).copy(), small_final[:count].copy()
 
 
 @helper
@@ -87,23 +78,32 @@ def _split(
     return n_sets
 
 
-@kernel("(int32[::1], uint8[::1], int64)")
-def _minimize(delta: Int32Array, final: Uint8Array, n_classes: int) -> tuple[int, Int32Array, Uint8Array]:
-    """(states, flat table, final flags), the arrays with room to spare."""
+@helper
+def minimized(delta: Int32Array, final: Uint8Array, n_classes: int) -> tuple[int, Int32Array, Uint8Array]:
+    """The minimal DFA of a trimmed one (flat `delta`, -1 where there is no edge; state 0 the start).
+
+    States are numbered breadth first by class, so equal languages over equal classes give equal tables.
+    Returns (states, flat table, final flags), the arrays with room to spare.
+    """
     n = len(final)
     m = 0
-    for k in range(n * n_classes):
-        if delta[k] >= 0:
-            m += 1
-    tail = np.empty(m, np.int32)
     head_start = np.zeros(n + 1, np.int32)
     label_start = np.zeros(n_classes + 1, np.int32)
+    edge_tail = np.empty(64, np.int32)
+    edge_label = np.empty(64, np.int32)
     for s in range(n):
+        if m + n_classes > len(edge_tail):
+            edge_tail = grown(edge_tail, 2 * (m + n_classes))
+            edge_label = grown(edge_label, 2 * (m + n_classes))
         for c in range(n_classes):
             t = delta[s * n_classes + c]
             if t >= 0:
                 head_start[t + 1] += 1
                 label_start[c + 1] += 1
+                edge_tail[m] = s
+                edge_label[m] = c
+                m += 1
+    tail = np.empty(m, np.int32)
     for s in range(n):
         head_start[s + 1] += head_start[s]
     for c in range(n_classes):
@@ -118,21 +118,24 @@ def _minimize(delta: Int32Array, final: Uint8Array, n_classes: int) -> tuple[int
     cord_first = np.zeros(size, np.int32)
     cord_past = np.zeros(size, np.int32)
     n_cords = 0
-    e = 0
+    number_of = np.empty(n_classes, np.int32)  # the cord of each label
+    next_of = label_start[:n_classes].copy()
     for c in range(n_classes):
+        number_of[c] = n_cords
         if label_start[c] == label_start[c + 1]:
             continue
-        for s in range(n):
-            t = delta[s * n_classes + c]
-            if t >= 0:
-                tail[e] = s
-                into[place[t]] = e
-                place[t] += 1
-                cord_of[e] = n_cords
-                e += 1
         cord_first[n_cords] = label_start[c]
         cord_past[n_cords] = label_start[c + 1]
         n_cords += 1
+    for k in range(m):
+        c = edge_label[k]
+        e = next_of[c]
+        next_of[c] += 1
+        t = delta[np.int64(edge_tail[k]) * n_classes + c]
+        tail[e] = edge_tail[k]
+        into[place[t]] = e
+        place[t] += 1
+        cord_of[e] = number_of[c]
     block_element = _identity(n)
     block_location = _identity(n)
     block_of = np.zeros(n, np.int32)

@@ -20,7 +20,7 @@ from .utf8 import Fragment
 PLAIN_SKIP, START_SKIP, END_SKIP, LOOKAHEAD = 0, 1, 2, 3
 
 #: Edges of a position automaton for each position that the limit allows.
-_EDGES_PER_POSITION = 32
+EDGES_PER_POSITION = 32
 
 Number = TypeVar("Number", bound=np.generic)
 Int32Array = npt.NDArray[np.int32]
@@ -169,7 +169,7 @@ class Net:
         )  # fmt: skip
         ends = (self.n_states, self.start, self.accept, self.at_text_start)
         arrays = [np.array(column, np.int32) for column in columns]
-        arguments: Any = (*ends, *arrays, _EDGES_PER_POSITION * max_positions)
+        arguments: Any = (*ends, *arrays, EDGES_PER_POSITION * max_positions)
         count, edge_start, low, high, target, final = _eliminate(*arguments)
         if count < 0:
             raise GrammarTooLarge("the expression has too many edges between its positions", limit="max_positions")
@@ -218,11 +218,8 @@ def group(n: int, keys: Int32Array) -> tuple[Int32Array, Int32Array]:
     return start, order
 
 
-@kernel(
-    "(int64, int64, int64, boolean, int32[::1], int32[::1], int32[::1], int32[::1], "
-    "int32[::1], int32[::1], int32[::1], int64)"
-)
-def _eliminate(
+@helper
+def eliminated(
     n_states: int,
     start: int,
     accept: int,
@@ -311,8 +308,8 @@ def _eliminate(
     return count if ok else -1, out_start, out_low, out_high, out_target, final
 
 
-@kernel("(int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1])")
-def _trim(
+@helper
+def trimmed_arrays(
     edge_start: Int32Array, low: Int32Array, high: Int32Array, target: Int32Array, final: Uint8Array
 ) -> tuple[int, Int32Array, Int32Array, Int32Array, Int32Array, Uint8Array]:
     """The number of edges left, and the arrays of the automaton, those of edges with room to spare."""
@@ -374,3 +371,44 @@ def _trim(
                 n_edges += 1
         new_start[number[s] + 1] = n_edges
     return n_edges, new_start, new_low, new_high, new_target, new_final
+
+
+@kernel(
+    "(int64, int64, int64, boolean, int32[::1], int32[::1], int32[::1], int32[::1], "
+    "int32[::1], int32[::1], int32[::1], int64)"
+)
+def _eliminate(
+    n_states: int,
+    start: int,
+    accept: int,
+    at_text_start: bool,
+    source: Int32Array,
+    low: Int32Array,
+    high: Int32Array,
+    target: Int32Array,
+    skip_source: Int32Array,
+    skip_kind: Int32Array,
+    skip_target: Int32Array,
+    max_edges: int,
+) -> tuple[int, Int32Array, Int32Array, Int32Array, Int32Array, Uint8Array]:
+    return eliminated(
+        n_states,
+        start,
+        accept,
+        at_text_start,
+        source,
+        low,
+        high,
+        target,
+        skip_source,
+        skip_kind,
+        skip_target,
+        max_edges,
+    )
+
+
+@kernel("(int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1])")
+def _trim(
+    edge_start: Int32Array, low: Int32Array, high: Int32Array, target: Int32Array, final: Uint8Array
+) -> tuple[int, Int32Array, Int32Array, Int32Array, Int32Array, Uint8Array]:
+    return trimmed_arrays(edge_start, low, high, target, final)

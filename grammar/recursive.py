@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -37,19 +38,41 @@ def compile_rules(rules: Mapping[str, Expression], start: str, limits: Limits, a
         rules[_ROOT] = Alternation((EMPTY, Reference(start)))
         start = _ROOT
     builder = _Builder(rules, start, nullable.rules, limits, absent)
-    excluded: dict[Expression, None] = {}
-    rounds = 0
-    while True:
-        builder.build(excluded)
-        failing = builder.unproved()
-        if not failing:
-            break
-        rounds += 1
-        # Unrolling the smallest costs least, and may be all that the others need.
-        excluded.update(dict.fromkeys(failing if rounds > _SINGLE_ROUNDS else failing[:1]))
+    builder.build_proved()
     loops = {ranges: None for body in rules.values() for ranges in loop_classes(body)}
     found = [without_absent(ranges, absent) for ranges in loops]
     return assemble(builder.frames[start], builder.called(), builder.symbols, found, recursive=True)
+
+
+@dataclass(frozen=True, eq=False)
+class RuleFrames:
+    """The frame of one rule, which does not match the empty string, and those of its counters.
+
+    `nullable`: whether the rule matches it. `calls`: by frame, what each of its symbols from 256 on
+    calls: a rule by its name, or the frame of that number.
+    """
+
+    frames: tuple[Frame, ...]
+    calls: tuple[tuple[int | str, ...], ...]
+    nullable: bool
+
+
+def rule_frames(
+    name: str, body: Expression, nullable: Mapping[str, bool], limits: Limits, absent: frozenset[int]
+) -> RuleFrames:
+    """The frames of a simplified rule by itself; `nullable` says of the rules that it calls what they match.
+
+    Raises `GrammarTooLarge`, `GrammarUnsatisfiable`.
+    """
+    builder = _Builder({name: body}, name, nullable, limits, absent, keep_empty=False)
+    builder.build_proved()
+    called = {symbol: frame for symbol, frame in builder.called().items() if frame is not builder.frames[name]}
+    number = {symbol: i + 1 for i, symbol in enumerate(called)}
+    calls: list[int | str] = [-1] * len(builder.symbols)
+    for node, symbol in builder.symbols.calls.items():
+        calls[symbol - 256] = node.rule if isinstance(node, Reference) else number.get(symbol, -1)
+    frames = (builder.frames[name], *called.values())
+    return RuleFrames(frames, (tuple(calls),) * len(frames), builder.is_nullable(name))
 
 
 class _Builder:
@@ -62,7 +85,10 @@ class _Builder:
         nullable: Mapping[str, bool],
         limits: Limits,
         absent: frozenset[int],
+        *,
+        keep_empty: bool = True,
     ) -> None:
+        self._keep_empty = keep_empty
         self.symbols = Symbols()
         self.frames: dict[_Callee, Frame] = {}
         self._rules, self._start, self._nullable = rules, start, nullable
@@ -70,6 +96,23 @@ class _Builder:
         self._sizes: dict[str, Sizes] = {}
         #: By callee: its positions, and whether its repeat, or the body of its rule, matches the empty string as well.
         self._positions: dict[_Callee, tuple[PositionAutomaton, bool]] = {}
+
+    def build_proved(self) -> None:
+        """Set `frames`, those repeats unrolled that might make the heads many."""
+        excluded: dict[Expression, None] = {}
+        rounds = 0
+        while True:
+            self.build(excluded)
+            failing = self.unproved()
+            if not failing:
+                return
+            rounds += 1
+            # Unrolling the smallest costs least, and may be all that the others need.
+            excluded.update(dict.fromkeys(failing if rounds > _SINGLE_ROUNDS else failing[:1]))
+
+    def is_nullable(self, name: str) -> bool:
+        """Whether a rule matches the empty string."""
+        return self._positions[name][1]
 
     def build(self, excluded: dict[Expression, None]) -> None:
         """Set `frames`, the repeats in `excluded` unrolled."""
@@ -85,7 +128,8 @@ class _Builder:
                 )
         for name, body in self._rules.items():
             built = self._built(body, name)
-            self._positions[name] = built if name == self._start else built.without_empty_string(), False
+            kept = name == self._start and self._keep_empty
+            self._positions[name] = built if kept else built.without_empty_string(), bool(built.final[0])
         callee_of = {symbol: key for key, symbol in self._symbols().items()}
         positions = {key: automaton for key, (automaton, _) in self._positions.items()}
         positions = self._without_empty_callees(positions, callee_of)

@@ -37,7 +37,7 @@ from .simplify import children
 from .utf8 import fragment
 
 #: In a grammar of rules such a part of `max_unrolled_positions` is unrolled.
-_PART_IN_RULES = 8
+PART_IN_RULES = 8
 #: Bound of a repeated wide class from which on it is worth a frame.
 _LEAST_WIDE_BOUND = 4
 #: Frames within frames, the root being the first.
@@ -67,7 +67,7 @@ class Sizes:
     ) -> None:
         self._excluded = excluded
         self._limits = limits
-        self._unrolled = limits.max_unrolled_positions // (_PART_IN_RULES if in_rules else 1)
+        self._unrolled = limits.max_unrolled_positions // (PART_IN_RULES if in_rules else 1)
         self._in_rules = in_rules
         self._size: dict[int, int] = {}
         self._nesting: dict[int, int] = {}

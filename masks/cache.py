@@ -7,12 +7,14 @@ version is noticed by its checksum and made anew. A folder that cannot be writte
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import mmap
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,6 +34,9 @@ _HEADER = 64  # magic 8, version 8, total 8, metadata length 8, digest 32
 _ALIGN = 64
 #: Grammars that compile faster than this are not worth a file, seconds.
 MIN_SECONDS = 0.005
+#: Bytes from which a file is mapped. Smaller ones are read: that takes less time than the faults of their pages, and a
+#: map keeps a file descriptor, of which a server may have no more than 1,024.
+MAP_FROM = 256 << 10
 
 
 def folder() -> Path:
@@ -46,9 +51,22 @@ def path_of(fingerprint: str) -> Path:
     return folder() / "grammars" / f"{fingerprint}.stepmask"
 
 
+@lru_cache(maxsize=1)
+def _front_ends() -> str:
+    """Hex digest of what makes rules out of a text: others make others of the same text."""
+    digest = hashlib.blake2b(digest_size=16)
+    root = Path(__file__).parent.parent / "grammar"
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
 def grammar_digest(grammar: Grammar, limits: Limits) -> str:
     """Hex digest of what a grammar compiles from: its rules, its start, the limits and the format's version."""
     digest = hashlib.blake2b(digest_size=16)
+    if grammar.identity:
+        digest.update(f"{VERSION}|{_front_ends()}|{grammar.kind}|{limits!r}|{grammar.identity}".encode())
+        return digest.hexdigest()
     parts: list[bytes] = [f"{VERSION}|{grammar.start}|{grammar.frames}|{limits!r}".encode()]
     for name, node in grammar.rules.items():
         parts.append(f"\x00rule {name!r}".encode())
@@ -76,8 +94,8 @@ def _digest(buffer: npt.NDArray[np.uint8]) -> bytes:
     return digest.digest()
 
 
-def write(path: str | PathLike[str], arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, Any]) -> None:
-    """Write `arrays` and `metadata` to one file, by way of a temporary file in the same folder."""
+def pack(arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, Any]) -> npt.NDArray[np.uint8]:
+    """The bytes of a file of `arrays` and `metadata`, uint8[total]."""
     table = {}
     position = 0
     for name, array in arrays.items():
@@ -93,8 +111,14 @@ def write(path: str | PathLike[str], arrays: dict[str, npt.NDArray[Any]], metada
         start = begin + table[name][0]
         buffer[start : start + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     buffer[32:64] = np.frombuffer(_digest(buffer), np.uint8)
+    return buffer
+
+
+def write(path: str | PathLike[str], arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, Any]) -> None:
+    """Write `arrays` and `metadata` to one file, by way of a temporary file in the same folder."""
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
+    buffer = pack(arrays, metadata)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_temporary_prefix(os.getpid()))
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(buffer.data)
@@ -104,15 +128,36 @@ def write(path: str | PathLike[str], arrays: dict[str, npt.NDArray[Any]], metada
         raise
 
 
-def read(path: str | PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Map a file that `write` wrote: (arrays, metadata). Raises `GrammarError` where it is damaged."""
+def _temporary_prefix(process: int) -> str:
+    return f".tmp-{process}-"
+
+
+def remove_temporaries(processes: Iterable[int]) -> None:
+    """Remove what these processes, which have ended, left of files that they were writing to the folder."""
+    prefixes = tuple(map(_temporary_prefix, processes))
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder() / "grammars") if prefixes else ():
+            if entry.name.startswith(prefixes):
+                os.unlink(entry.path)
+
+
+def read(path: str | PathLike[str] | int) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """Map a file that `write` wrote: (arrays, metadata). Raises `GrammarError` where it is damaged.
+
+    A file descriptor may stand for the path; it is closed. Files smaller than `MAP_FROM` are read.
+    """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size < _HEADER:
             raise GrammarError(f"{path} is not a compiled grammar: too short")
-        # Private and writable: kernels are compiled for writable arrays, and no page is ever written to.
-        memory = mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-    buffer = np.frombuffer(memory, np.uint8)
+        if size < MAP_FROM:
+            buffer = aligned_bytes(size)
+            if os.preadv(file.fileno(), [buffer.data], 0) != size:
+                raise GrammarError(f"{path} is damaged: it was cut short while it was read")
+        else:
+            # Private and writable: kernels are compiled for writable arrays, and no page is ever written to.
+            memory = mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+            buffer = np.frombuffer(memory, np.uint8)
     version, total, length = buffer[8:32].view(np.int64).tolist()
     if bytes(buffer[:8]) != _MAGIC or version != VERSION:
         raise GrammarError(f"{path} is not a compiled grammar of this version")

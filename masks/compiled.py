@@ -17,7 +17,6 @@ from ..grammar.limits import Limits
 from ..grammar.text import matches_text_only
 from . import cache
 from .errors import UnknownTokenError, VocabularyError
-from .prepare import absent_bytes
 from .ready import Ready, build
 from .spelling import spelling
 from .trie import tables_of
@@ -66,14 +65,21 @@ class CompiledGrammar:
             "contexts": ready.contexts if ready else 0,
             "distinct_masks": ready.distinct if ready else 0,
             "complete": ready is not None,
-            "bytes": self.automaton.buffer.nbytes + (ready.nbytes if ready else 0),
+            "bytes": self.automaton.memory.nbytes + (ready.nbytes if ready else 0),
             "build_seconds": self.build_seconds,
             "from_cache": self.from_cache,
         }
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write to a file, at once or not at all."""
-        cache.write(path, self._arrays(), {"fingerprint": self.fingerprint, "build_seconds": self.build_seconds})
+        cache.write(path, self._arrays(), self._metadata())
+
+    def pack(self) -> npt.NDArray[np.uint8]:
+        """The bytes that `save` writes, uint8[total]: a message from one process to another."""
+        return cache.pack(self._arrays(), self._metadata())
+
+    def _metadata(self) -> dict[str, Any]:
+        return {"fingerprint": self.fingerprint, "build_seconds": self.build_seconds}
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         arrays: dict[str, npt.NDArray[Any]] = {"automaton": self.automaton.buffer}
@@ -84,8 +90,11 @@ class CompiledGrammar:
         return arrays
 
     @classmethod
-    def load(cls, path: str | PathLike[str], vocabulary: Vocabulary) -> CompiledGrammar:
-        """Read what `save` wrote. Raises `GrammarError` if damaged, `VocabularyError` for another vocabulary's."""
+    def load(cls, path: str | PathLike[str] | int, vocabulary: Vocabulary) -> CompiledGrammar:
+        """Map what `save` wrote. Raises `GrammarError` if damaged, `VocabularyError` for another vocabulary's.
+
+        `path` may be a file descriptor, which is closed. Nothing is copied.
+        """
         arrays, metadata = cache.read(path)
         automaton = Automaton.adopt(arrays["automaton"], check=False)
         if metadata["fingerprint"].partition("-")[0] != vocabulary.fingerprint[:32]:
@@ -148,8 +157,8 @@ def _compile(grammar: Grammar, vocabulary: Vocabulary, limits: Limits, use_cache
         found = cache.load_quietly(path, lambda: CompiledGrammar.load(path, vocabulary))
         if found is not None and found.fingerprint == fingerprint:
             return found
-    automaton = compile_grammar(grammar, limits, absent_bytes(tables))
-    if matches_text_only(grammar):
+    automaton = compile_grammar(grammar, limits, tables.absent_bytes)
+    if not automaton.flags & UTF8 and matches_text_only(grammar):
         automaton.add_flags(UTF8)
     token_ids = _token_ids(automaton, vocabulary)
     boundary = spelling(automaton, tables, vocabulary, token_ids)
@@ -161,7 +170,5 @@ def _compile(grammar: Grammar, vocabulary: Vocabulary, limits: Limits, use_cache
         automaton, vocabulary, token_ids, boundary, ready, fingerprint, time.perf_counter() - begin
     )
     if use_cache and compiled.build_seconds >= cache.MIN_SECONDS:
-        cache.write_quietly(
-            path, compiled._arrays(), {"fingerprint": fingerprint, "build_seconds": compiled.build_seconds}
-        )
+        cache.write_quietly(path, compiled._arrays(), compiled._metadata())
     return compiled

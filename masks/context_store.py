@@ -116,7 +116,7 @@ def _find_context(grammar, key, below, above):  # type: ignore[no-untyped-def]
     table, contexts = load_i64(grammar, G_CONTEXT_TABLE), load_i64(grammar, G_CONTEXTS)
     place = shift_right(mix(mix(key, below), above), 1) & (2 * MAX_CONTEXTS - 1)
     while True:
-        number = load_i32(table, place)
+        number = load_i32(table, place) - 1
         if number < 0:
             return -1 - place
         context = contexts + 8 * CONTEXT_WORDS * number
@@ -177,7 +177,7 @@ def _new_context(batch, grammar, vocabulary, key, below, above):  # type: ignore
         place = -1 - number
         number = load_i64(grammar, G_CONTEXT_COUNT)
         store_i64(grammar, G_CONTEXT_COUNT, number + 1)
-        store_i32(load_i64(grammar, G_CONTEXT_TABLE), place, number)
+        store_i32(load_i64(grammar, G_CONTEXT_TABLE), place, number + 1)
     context = load_i64(grammar, G_CONTEXTS) + 8 * CONTEXT_WORDS * number
     store_i64(context, CONTEXT_STATE, key)
     store_i64(context, CONTEXT_BELOW, own_below)
@@ -190,10 +190,10 @@ def _new_context(batch, grammar, vocabulary, key, below, above):  # type: ignore
 def _forget_contexts(grammar):  # type: ignore[no-untyped-def]
     table = load_i64(grammar, G_CONTEXT_TABLE)
     for place in range(2 * MAX_CONTEXTS):
-        store_i32(table, place, -1)
+        store_i32(table, place, 0)
     table = load_i64(grammar, G_LIST_TABLE)
     for place in range(2 * MAX_LISTS):
-        store_i32(table, place, -1)
+        store_i32(table, place, 0)
     for field in (G_CONTEXT_COUNT, G_LIST_COUNT, G_ITEM_COUNT, G_LIST_NODES_USED):
         store_i64(grammar, field, 0)
     store_i64(grammar, G_CONTEXT_EPOCH, load_i64(grammar, G_CONTEXT_EPOCH) + 1)
@@ -212,7 +212,7 @@ def _intern_list(grammar, length):  # type: ignore[no-untyped-def]
         high ^= shift_right(high, 29)
     table, lists = load_i64(grammar, G_LIST_TABLE), load_i64(grammar, G_LISTS)
     place = shift_right(low, 1) & (2 * MAX_LISTS - 1)
-    number = load_i32(table, place)
+    number = load_i32(table, place) - 1
     while number >= 0:
         entry = lists + 8 * LIST_WORDS * number
         if (
@@ -222,10 +222,10 @@ def _intern_list(grammar, length):  # type: ignore[no-untyped-def]
         ):
             return number
         place = (place + 1) & (2 * MAX_LISTS - 1)
-        number = load_i32(table, place)
+        number = load_i32(table, place) - 1
     number = load_i64(grammar, G_LIST_COUNT)
     store_i64(grammar, G_LIST_COUNT, number + 1)
-    store_i32(table, place, number)
+    store_i32(table, place, number + 1)
     entry = lists + 8 * LIST_WORDS * number
     store_i64(entry, LIST_BEGIN, used)
     store_i64(entry, LIST_LENGTH, length)

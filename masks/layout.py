@@ -56,11 +56,11 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_FRAME_STAMPS,  # int64[frames] stamp << 16 | number of the fresh node of this frame
     G_CONTEXTS,  # int64[MAX_CONTEXTS][CONTEXT_WORDS]
     G_CONTEXT_COUNT,
-    G_CONTEXT_TABLE,  # int32[2 * MAX_CONTEXTS] open addressing by key, -1 free
+    G_CONTEXT_TABLE,  # int32[2 * MAX_CONTEXTS] open addressing by key, number + 1; 0 free
     G_CONTEXT_EPOCH,  # how often all contexts have been forgotten
     G_LISTS,  # int64[MAX_LISTS][LIST_WORDS] lists of trie nodes
     G_LIST_COUNT,
-    G_LIST_TABLE,  # int32[2 * MAX_LISTS] open addressing by content, -1 free
+    G_LIST_TABLE,  # int32[2 * MAX_LISTS] open addressing by content, number + 1; 0 free
     G_ITEMS,  # int64[MAX_ITEMS][ITEM_WORDS] the calls made within contexts
     G_ITEM_COUNT,
     G_LIST_NODES,  # int32[MAX_LIST_NODES] the nodes of all lists
@@ -302,7 +302,7 @@ L_AFTER = L_STATES + MAX_LOOP_STATES + 1  # 1 where the words after these descri
 L_SELF = L_AFTER + 1  # 1 where it stays in its own state on all of L_STAY (and L_TEXT)
 L_FIRST = L_SELF + 1  # 2 words: ASCII bytes that all lead to that state
 L_FIRST_TEXT = L_FIRST + 2  # 1 where all code points above U+007F lead to its set as well
-L_ASKED = L_FIRST_TEXT + 1  # 1 where it depends on the register of a frame of members
+L_ASKED = L_FIRST_TEXT + 1  # bits: it depends on whether members without a bit are allowed; on which members were there
 LOOP_WORDS = L_ASKED + 1
 NO_LIMIT = 1 << 40
 #: With more undecided tokens than this, all tokens are walked: sorting the undecided out is done in one go.

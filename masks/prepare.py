@@ -42,7 +42,6 @@ from .machine import (
 )
 from .memory import call_kernel, count_bits, count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
 from .trie import (
-    V_ABSENT,
     V_RANK_BYTES,
     V_RANK_ID,
     V_RANK_START,
@@ -119,11 +118,10 @@ def loop_members(tables: VocabularyTables, ranges: npt.NDArray[np.int32]) -> npt
     cache: dict[bytes, npt.NDArray[np.int64]] = tables.__dict__.setdefault("_members", {})
     key = ranges.tobytes()
     if key not in cache:
-        # Differences, then a running sum: the quickest way to paint many ranges.
-        paint = np.zeros(0x110001, np.int8)
-        paint[ranges[0::2]] += 1
-        paint[ranges[1::2] + 1] -= 1
-        table = np.packbits(np.cumsum(paint[:-1], dtype=np.int8).view(np.bool_), bitorder="little")
+        paint = np.zeros(0x110000, np.bool_)
+        for low, high in ranges.reshape(-1, 2).tolist():
+            paint[low : high + 1] = True
+        table = np.packbits(paint, bitorder="little")
         result = np.zeros((2, tables.words), np.int64)
         _class_members(tables.address, table, result)
         cache[key] = result
@@ -131,26 +129,46 @@ def loop_members(tables: VocabularyTables, ranges: npt.NDArray[np.int32]) -> npt
 
 
 @helper
-def _count_after(automaton, state, low, high, more):  # type: ignore[no-untyped-def]
+def _count_last(automaton, state, known):  # type: ignore[no-untyped-def]
+    """Continuation bytes that are alive from `state`; remembered in `known`."""
+    if known[state, 0] < 0:
+        total = 0
+        for byte in range(0x80, 0xC0):
+            if delta(automaton, state, byte) >= 0:
+                total += 1
+        known[state, 0] = total
+    return known[state, 0]
+
+
+@helper
+def _count_last_two(automaton, state, known):  # type: ignore[no-untyped-def]
+    """Strings of two continuation bytes that are alive from `state`; remembered in `known`."""
+    if known[state, 1] < 0:
+        total = 0
+        for byte in range(0x80, 0xC0):
+            target = delta(automaton, state, byte)
+            if target >= 0:
+                total += _count_last(automaton, target, known)
+        known[state, 1] = total
+    return known[state, 1]
+
+
+@helper
+def _count_after(automaton, state, low, high, more, known):  # type: ignore[no-untyped-def]
     """Strings of 1 + `more` continuation bytes, the first in low..high, that are alive from `state`."""
     total = 0
+    if low == 0x80 and high == 0xBF and more < 2:
+        return _count_last(automaton, state, known) if more == 0 else _count_last_two(automaton, state, known)
     for byte in range(low, high + 1):
         target = delta(automaton, state, byte)
         if target < 0:
             continue
         if more == 0:
             total += 1
-            continue
-        for second in range(0x80, 0xC0):
-            inner = delta(automaton, target, second)
-            if inner < 0:
-                continue
-            if more == 1:
-                total += 1
-                continue
-            for third in range(0x80, 0xC0):
-                if delta(automaton, inner, third) >= 0:
-                    total += 1
+        elif more == 1:
+            total += _count_last(automaton, target, known)
+        else:
+            total += _count_last_two(automaton, target, known)
     return total
 
 
@@ -160,6 +178,7 @@ def exact_loops(automaton, n_states, sizes, exact):  # type: ignore[no-untyped-d
 
     `sizes`: how many such code points each loop class has. All of them are alive in `s`, so counting suffices.
     """
+    known = np.full((n_states, 2), -1, np.int32)
     for state in range(n_states):
         klass = load_i32(section(automaton, AT_STATE_LOOP), state)
         if klass < 0:
@@ -172,18 +191,12 @@ def exact_loops(automaton, n_states, sizes, exact):  # type: ignore[no-untyped-d
             more = 0 if lead < 0xE0 else 1 if lead < 0xF0 else 2
             one = delta(automaton, state, lead)
             if one >= 0:
-                total += _count_after(automaton, one, low, high, more)
+                total += _count_after(automaton, one, low, high, more, known)
             if start >= 0:
                 two = delta(automaton, start, lead)
                 if two >= 0:
-                    total += _count_after(automaton, two, low, high, more)
+                    total += _count_after(automaton, two, low, high, more, known)
         exact[state] = 1 if total == sizes[klass] else 0
-
-
-def absent_bytes(tables: VocabularyTables) -> frozenset[int]:
-    """The bytes that no text token has: no string that holds one can be written."""
-    bits = np.unpackbits(tables.block.arrays[V_ABSENT].view(np.uint8), bitorder="little")
-    return frozenset(np.flatnonzero(bits).tolist())
 
 
 @helper

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+import math
+import mmap
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..grammar.automaton import COUNTER, H_LAZY_STATES, RECURSIVE, Automaton
+from .._numba import kernel
+from ..grammar.automaton import COUNTER, FINAL, H_LAZY_STATES, HAS_CALLS, RECURSIVE
 from .layout import (
     CONTEXT_WORDS,
     G_AUTOMATON,
@@ -55,7 +58,8 @@ from .layout import (
     MAX_LIST_NODES,
     MAX_LISTS,
 )
-from .memory import Block
+from .machine import AT_EDGES, AT_FRAME_KIND, AT_FRAME_START, AT_STATE_FLAGS, delta
+from .memory import Block, load_i32, load_u8, section
 from .prepare import exact_loops, lazy_loops, loop_members
 from .spelling import live_bytes
 from .trie import tables_of
@@ -67,52 +71,83 @@ if TYPE_CHECKING:
 LAZY_BYTES = 64 << 20
 
 
-def _single_items(automaton: Automaton) -> npt.NDArray[np.uint8]:
-    """For each frame: is it a counter whose items are one code point each?"""
-    frames = len(automaton["frame_start"])
-    single = np.zeros(max(frames, 1), np.uint8)
-    edges, dense, flags = automaton["edges"], automaton["dense"], automaton["state_flags"]
-    classes = automaton["byte_class"]
-
-    def targets(state: int, low: int, high: int) -> list[int]:
-        edge = int(edges[state])
-        if edge == -1:
-            return []
-        if edge <= -2:
-            byte = int(automaton["single_byte"][-2 - edge])
-            return [int(automaton["single_target"][-2 - edge])] if low <= byte <= high else []
-        row = dense[edge * automaton.n_classes : (edge + 1) * automaton.n_classes]
-        found = np.unique(row[np.unique(classes[low : high + 1])])
-        return [int(t) for t in found if t >= 0]
-
-    for frame in range(frames):
-        if automaton["frame_kind"][frame] != COUNTER:
+@kernel("void(int64, int64, uint8[::1])")
+def _single_items(automaton, n_states, single):  # type: ignore[no-untyped-def]
+    """Set `single` at the frames that are counters whose items are one code point each."""
+    starts, kinds = section(automaton, AT_FRAME_START), section(automaton, AT_FRAME_KIND)
+    edges, flags = section(automaton, AT_EDGES), section(automaton, AT_STATE_FLAGS)
+    seen = np.zeros(0, np.int32)
+    turn = 0
+    for frame in range(len(single)):
+        if load_u8(kinds, frame) != COUNTER:
             continue
-        good = True
-        for low, high, more in ((0, 0x7F, 0), (0xC2, 0xDF, 1), (0xE0, 0xEF, 2), (0xF0, 0xF4, 3)):
-            level = targets(int(automaton["frame_start"][frame]), low, high)
-            for _ in range(more):
-                good = good and not any(flags[s] & 3 for s in level)
-                level = sorted({t for s in level for t in targets(s, 0, 255)})
-            good = good and all(flags[s] & 1 and not flags[s] & 2 and edges[s] == -1 for s in level)
-        good = good and not flags[automaton["frame_start"][frame]] & 2
-        single[frame] = good
-    return single
+        if len(seen) == 0:
+            seen = np.zeros(n_states, np.int32)
+            level = np.empty(n_states, np.int32)
+            after = np.empty(n_states, np.int32)
+        start = load_i32(starts, frame)
+        good = load_u8(flags, start) & HAS_CALLS == 0
+        for more in range(4):
+            level[0] = start
+            count = 1
+            for step in range(more + 1):
+                low, high = 0, 255
+                if step == 0:
+                    low = 0 if more == 0 else 0xC2 if more == 1 else 0xE0 if more == 2 else 0xF0
+                    high = 0x7F if more == 0 else 0xDF if more == 1 else 0xEF if more == 2 else 0xF4
+                turn += 1
+                found = 0
+                for i in range(count):
+                    state = level[i]
+                    if step > 0 and load_u8(flags, state) & (FINAL | HAS_CALLS) != 0:
+                        good = False
+                    for byte in range(low, high + 1):
+                        target = delta(automaton, state, byte)
+                        if target >= 0 and seen[target] != turn:
+                            seen[target] = turn
+                            after[found] = target
+                            found += 1
+                level, after = after, level
+                count = found
+            for i in range(count):
+                state = level[i]
+                if load_u8(flags, state) & (FINAL | HAS_CALLS) != FINAL or load_i32(edges, state) != -1:
+                    good = False
+        single[frame] = 1 if good else 0
 
 
-def _byte_kinds(automaton: Automaton) -> npt.NDArray[np.int64]:
-    """The words of G_KINDS: the byte classes, and each byte of a state with one edge by itself."""
-    kind = automaton["byte_class"].astype(np.int64)
-    singles = np.flatnonzero(np.bincount(automaton["single_byte"], minlength=256))
-    kind[singles] = 256 + singles
-    _, first, kind = np.unique(kind, return_index=True, return_inverse=True)
-    words = np.zeros(KIND_WORDS, np.int64)
-    words[KIND_COUNT] = len(first)
-    words[KIND_OF:KIND_FIRST] = kind
-    words[KIND_FIRST : KIND_FIRST + len(first)] = first
-    members = np.packbits(kind == np.arange(len(first))[:, None], axis=1, bitorder="little")
-    words[KIND_BYTES : KIND_BYTES + 4 * len(first)] = members.view(np.int64).reshape(-1)
-    return words
+@kernel("void(uint8[::1], uint8[::1], int64[::1])")
+def _byte_kinds(byte_class, single_byte, words):  # type: ignore[no-untyped-def]
+    """Set the words of G_KINDS: the byte classes, and behind them each byte of a state with one edge by itself."""
+    alone = np.zeros(256, np.uint8)
+    for k in range(len(single_byte)):
+        alone[single_byte[k]] = 1
+    number = np.full(512, -1, np.int64)
+    for b in range(256):
+        number[256 + b if alone[b] else byte_class[b]] = 0
+    count = 0
+    for k in range(512):
+        if number[k] == 0:
+            number[k] = count
+            count += 1
+    words[KIND_COUNT] = count
+    for b in range(255, -1, -1):
+        kind = number[256 + b if alone[b] else byte_class[b]]
+        words[KIND_OF + b] = kind
+        words[KIND_FIRST + kind] = b
+        words[KIND_BYTES + 4 * kind + (b >> 6)] |= np.int64(1) << np.int64(b & 63)
+
+
+def _untouched(*shapes: tuple[tuple[int, ...], type[np.generic]]) -> list[npt.NDArray[Any]]:
+    """Arrays of zeros whose pages exist only once they are touched: most are never."""
+    sizes = [-(-math.prod(shape) * np.dtype(dtype).itemsize // 64) * 64 for shape, dtype in shapes]
+    memory = np.frombuffer(mmap.mmap(-1, sum(sizes)), np.uint8)
+    arrays, begin = [], 0
+    for size, (shape, dtype) in zip(sizes, shapes, strict=True):
+        used = math.prod(shape) * np.dtype(dtype).itemsize
+        arrays.append(memory[begin : begin + used].view(dtype).reshape(shape))
+        begin += size
+    return arrays
 
 
 class Resident:
@@ -126,8 +161,13 @@ class Resident:
         block.set_number(G_NUMBER, number)
         block.set_array(G_TOKEN_IDS, np.append(compiled.token_ids, np.int32(-1)))
         block.set_array(G_STATE_MASK, np.full(max(automaton.n_states, 1), -1, np.int64))
-        block.set_array(G_SINGLE, _single_items(automaton))
-        block.set_array(G_KINDS, _byte_kinds(automaton))
+        single = np.zeros(max(len(automaton["frame_start"]), 1), np.uint8)
+        if len(automaton["frame_start"]):
+            _single_items(automaton.address, automaton.n_states, single)
+        block.set_array(G_SINGLE, single)
+        kinds = np.zeros(KIND_WORDS, np.int64)
+        _byte_kinds(automaton["byte_class"], automaton["single_byte"], kinds)
+        block.set_array(G_KINDS, kinds)
         block.set_array(G_LIVE, np.packbits(live_bytes(automaton), bitorder="little").view(np.int64).copy())
         bounds = automaton["loop_start"]
         if len(bounds) > 1:
@@ -169,14 +209,23 @@ class Resident:
         if automaton.flags & RECURSIVE:
             block.set_array(G_FRAME_STAMPS, np.zeros(len(automaton["frame_start"]), np.int64))
             calls = len(automaton["call_frame"])
+            contexts, context_table, lists, list_table, items, nodes, stamps = _untouched(
+                ((MAX_CONTEXTS, CONTEXT_WORDS), np.int64),
+                ((2 * MAX_CONTEXTS,), np.int32),
+                ((MAX_LISTS, LIST_WORDS), np.int64),
+                ((2 * MAX_LISTS,), np.int32),
+                ((MAX_ITEMS, ITEM_WORDS), np.int64),
+                ((MAX_LIST_NODES,), np.int32),
+                ((1 + calls + len(automaton["operation_bit"]),), np.int64),
+            )
             for field, array in (
-                (G_CONTEXTS, np.zeros((MAX_CONTEXTS, CONTEXT_WORDS), np.int64)),
-                (G_CONTEXT_TABLE, np.full(2 * MAX_CONTEXTS, -1, np.int32)),
-                (G_LISTS, np.zeros((MAX_LISTS, LIST_WORDS), np.int64)),
-                (G_LIST_TABLE, np.full(2 * MAX_LISTS, -1, np.int32)),
-                (G_ITEMS, np.zeros((MAX_ITEMS, ITEM_WORDS), np.int64)),
-                (G_LIST_NODES, np.zeros(MAX_LIST_NODES, np.int32)),
-                (G_CALL_STAMPS, np.zeros(1 + calls + len(automaton["operation_bit"]), np.int64)),
+                (G_CONTEXTS, contexts),
+                (G_CONTEXT_TABLE, context_table),
+                (G_LISTS, lists),
+                (G_LIST_TABLE, list_table),
+                (G_ITEMS, items),
+                (G_LIST_NODES, nodes),
+                (G_CALL_STAMPS, stamps),
             ):
                 block.set_array(field, array)
         self.block = block

@@ -86,11 +86,7 @@ def spelling(
     Raises `GrammarUnsatisfiable` where no string of the language can be spelled, `GrammarUnsupported` where
     bytes are missing from the vocabulary and the automaton is not one deterministic frame.
     """
-    lengths = np.diff(vocabulary.token_offsets)
-    singles = np.zeros(256, bool)
-    one = np.flatnonzero(vocabulary.is_text & (lengths == 1))
-    singles[vocabulary.token_bytes[vocabulary.token_offsets[one]]] = True
-    missing = np.flatnonzero(live_bytes(automaton) & ~singles)
+    missing = np.flatnonzero(live_bytes(automaton) & ~tables.single_bytes)
     if not len(missing):
         return None
     if len(automaton["frame_start"]) != 1 or automaton.flags & (LAZY | RECURSIVE):
@@ -114,12 +110,29 @@ def spelling(
 
 def live_bytes(automaton: Automaton) -> npt.NDArray[np.bool_]:
     """bool[256]: the bytes on any edge."""
-    classes = np.zeros(max(automaton.n_classes, 1), bool)
-    if len(automaton["dense"]):
-        classes |= (automaton["dense"].reshape(-1, automaton.n_classes) >= 0).any(axis=0)
-    edges = automaton["lazy_edges"].reshape(-1, 3)
-    for low, high in np.unique(edges[:, :2], axis=0):
-        classes[low : high + 1] = True
-    live: npt.NDArray[np.bool_] = classes[automaton["byte_class"]]
-    live[automaton["single_byte"]] = True
+    live = np.zeros(256, np.bool_)
+    _mark_live(
+        automaton["byte_class"],
+        automaton["dense"],
+        automaton["single_byte"],
+        automaton["lazy_edges"],
+        automaton.n_classes,
+        live,
+    )
     return live
+
+
+@kernel("void(uint8[::1], int32[::1], uint8[::1], int32[::1], int64, boolean[::1])")
+def _mark_live(byte_class, dense, single_byte, lazy_edges, n_classes, live):  # type: ignore[no-untyped-def]
+    """Set `live` at the bytes on any edge."""
+    classes = np.zeros(256, np.uint8)
+    for k in range(len(dense)):
+        if dense[k] >= 0:
+            classes[k % n_classes] = 1
+    for k in range(len(lazy_edges) // 3):
+        for c in range(lazy_edges[3 * k], lazy_edges[3 * k + 1] + 1):
+            classes[c] = 1
+    for b in range(256):
+        live[b] = classes[byte_class[b]] != 0
+    for k in range(len(single_byte)):
+        live[single_byte[k]] = True

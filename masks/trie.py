@@ -340,6 +340,12 @@ class VocabularyTables:
         self.words = words
         self.rank_words = rank_words
         self.max_bytes = int(block.header[V_MAX_BYTES])
+        #: bool[256]: the bytes that are a token by themselves.
+        self.single_bytes = np.zeros(256, np.bool_)
+        alone = rank_start[:-1][np.diff(rank_start) == 1]
+        self.single_bytes[data[alone]] = True
+        #: The bytes that no text token has: no string that holds one can be written.
+        self.absent_bytes = frozenset(np.flatnonzero(~used).tolist())
 
     @property
     def address(self) -> int:

@@ -15,7 +15,6 @@ from .presence import settled
 from .schemas import NONE, NOTHING_VALID, Literals
 from .shapes import ItemShapes, ObjectShape
 from .strings import StringConstraint
-from .values import KINDS
 
 if TYPE_CHECKING:
     from .expand import Expander
@@ -38,7 +37,7 @@ class Emptiness:
             return False
         if literals == NONE or (NOTHING_VALID, True) in literals:
             return True
-        return all(self.is_empty_kind(literals, kind) for kind in KINDS)
+        return all(self.is_empty_kind(literals, kind) for kind in self.expander.kinds(literals))
 
     def is_empty_kind(self, literals: Literals, kind: str) -> bool:
         """No value of `kind` satisfies the set."""

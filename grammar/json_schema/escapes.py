@@ -42,7 +42,8 @@ QUOTE = Bytes(b'"')
 _CONTROLS: Ranges = ((0x00, 0x1F),)
 #: Code points that have no raw form.
 _ESCAPED: Ranges = (*_CONTROLS, (0x22, 0x22), (0x5C, 0x5C))
-_RAW = subtract(ALL_CODE_POINTS, _ESCAPED)
+#: Code points that may stand for themselves.
+RAW = subtract(ALL_CODE_POINTS, _ESCAPED)
 #: Code point to the letter behind the backslash; the slash may be written so, and need not be.
 _SHORT = {0x22: '"', 0x5C: "\\", 0x08: "b", 0x0C: "f", 0x0A: "n", 0x0D: "r", 0x09: "t"}
 _SLASH = 0x2F
@@ -107,7 +108,7 @@ def _numbers(ranges: tuple[tuple[int, int], ...], places: _Places) -> Expression
 @lru_cache(maxsize=1024)
 def spelled_characters(ranges: Ranges, escapes: Escapes, allow_unicode_escapes: bool) -> Expression:
     """One code point of `ranges`, in each of its spellings."""
-    raw = intersect(ranges, _RAW)
+    raw = intersect(ranges, RAW)
     special = intersect(ranges, _ESCAPED)
     options: list[Expression] = [Characters(raw) if raw else NOTHING]
     escaped: list[Expression] = []
@@ -144,7 +145,7 @@ def plain_content(allow_unicode_escapes: bool) -> Repeat:
     if allow_unicode_escapes:
         four = Repeat(characters("0123456789abcdefABCDEF"), 4, 4)
         letters = Alternation((letters, Sequence((Bytes(b"u"), four))))
-    return Repeat(Alternation((Characters(_RAW), Sequence((_BACKSLASH, letters)))), 0, None)
+    return Repeat(Alternation((Characters(RAW), Sequence((_BACKSLASH, letters)))), 0, None)
 
 
 def canonical_text(value: str) -> bytes:

@@ -15,12 +15,13 @@ from ..errors import GrammarError, GrammarSyntaxError, GrammarTooLarge
 from ..expression import Expression
 from ..limits import Limits
 from .clauses import CLAUSES, Clause
-from .conditions import in_place, presence
+from .conditions import in_place, keyword_presence, presence
 from .keywords import check_keywords
 from .patterns import pattern_content
-from .presence import Formula
+from .presence import Formula, negated
 from .schemas import ANYTHING, NOTHING_VALID, Literal, Literals, Schema, SchemaStore
 from .strings import StringConstraint, string_expression
+from .values import KINDS
 
 if TYPE_CHECKING:
     from .emptiness import Emptiness
@@ -79,6 +80,14 @@ class Keyword:
     negative: Callable[[Expander, Schema, Any], list[Option]]
 
 
+def _unless(formula: Formula) -> list[Option]:
+    """What violates a condition on names."""
+    opposite = negated(formula)
+    if isinstance(opposite, bool):
+        return HOLDS if opposite else []
+    return [Option(facts=(lambda clause: clause.condition(opposite),))]
+
+
 class Expander:
     """Clauses of sets of schemas, remembered."""
 
@@ -98,11 +107,29 @@ class Expander:
         self._keywords: dict[str, Keyword] = KEYWORDS
         self._done: dict[tuple[Literals, str], list[Any]] = {}
         self._checked: set[int] = set()
+        self._kinds: dict[Literals, tuple[str, ...]] = {}
+
+    def kinds(self, literals: Literals) -> tuple[str, ...]:
+        """The kinds of value that the `type` keywords of a set leave: of others there are no clauses."""
+        found = self._kinds.get(literals)
+        if found is None:
+            left = KINDS
+            for number, positive in sorted(literals):
+                if not positive or number <= NOTHING_VALID or self.store[number].options is not None:
+                    continue
+                types = self.checked(self.store[number]).keywords.get("type")
+                if types is not None:
+                    types = (types,) if isinstance(types, str) else types
+                    left = tuple(k for k in left if k in types or (k == "number" and "integer" in types))
+            found = self._kinds[literals] = left
+        return found
 
     def clauses(self, literals: Literals, kind: str) -> list[Any]:
         """The clauses of a set for values of `kind`; none: no such value is valid. Raises `GrammarError`."""
         key = literals, kind
         found = self._done.get(key)
+        if found is None and kind not in self.kinds(literals):
+            found = self._done[key] = []
         if found is None:
             outer, self.kind = self.kind, kind
             try:
@@ -260,16 +287,28 @@ class Expander:
             keyword = self._keywords.get(name)
             if keyword is None or self.kind not in keyword.kinds:
                 continue
+            formula = self._formula(schema, name, scopes)
+            if formula is not None:
+                if not state.clause.condition(formula):
+                    return False
+                continue
             if not keyword.positive(self, schema, value, state, scopes):
                 return False
         return True
+
+    def _formula(self, schema: Schema, name: str, scopes: tuple[int, ...]) -> Formula | None:
+        """A keyword that leaves a choice, and only between names of an object, as one condition."""
+        if self.kind != "object" or scopes or name not in _HAS_CHOICE:
+            return None
+        return keyword_presence(self, schema, name)
 
     def _negative(self, state: State, schema: Schema) -> bool:
         options: list[Option] = []
         for name, value in schema.keywords.items():
             keyword = self._keywords.get(name)
             if keyword is not None and self.kind in keyword.kinds:
-                found = keyword.negative(self, schema, value)
+                formula = self._formula(schema, name, ())
+                found = keyword.negative(self, schema, value) if formula is None else _unless(formula)
                 if found is HOLDS:
                     return True
                 options += found

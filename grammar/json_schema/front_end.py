@@ -57,7 +57,8 @@ def json_schema(
         property_order, whitespace, max_whitespace, max_digits, escapes, unicode_escapes, separators, indent, formats,
     )  # fmt: skip
     root = _loaded(schema)
-    store = SchemaStore(root, registry, Dialect.DRAFT2020_12)
+    text = schema if isinstance(schema, str) else described(root, "")
+    store = SchemaStore(root, registry, Dialect.DRAFT2020_12, None if isinstance(schema, str) else text)
     writer = Writer(store, options, limits or Limits())
     start: Expression | None = writer.value(frozenset((store.literal(store.root),)) - {(0, True)}, 0)
     if start is None:
@@ -67,8 +68,10 @@ def json_schema(
     while isinstance(start, Reference):  # a schema for one kind of value is one rule
         name = start.rule
         start = rules[name]
-    text = schema if isinstance(schema, str) else described(root, "")
-    return Grammar("json_schema", text, rules, start=name, frames=True)
+    # With documents besides, and for values that JSON text shows only by their representation, there is none.
+    known = registry is None and (isinstance(schema, str) or "Decimal(" not in text)
+    identity = f"{options!r}|{writer.limits!r}|{text}" if known else ""
+    return Grammar("json_schema", text, rules, start=name, frames=True, identity=identity)
 
 
 def _loaded(schema: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, get_args
 
 from ..expression import EMPTY, Bytes, Characters, Expression, Reference, Repeat, Sequence
@@ -52,6 +53,12 @@ class TextOptions:
                     raise ValueError(f"a separator is {mark!r} with white space around it, not {text!r}")
 
 
+@cache
+def _blanks(most: int | None) -> Expression:
+    """A run of white space; one and the same object for all schemas, so that its frame is made once."""
+    return Repeat(_BLANKS, 0, most)
+
+
 class Layout:
     """The white space of a text, as expressions.
 
@@ -68,7 +75,7 @@ class Layout:
         if options.indent is not None and options.separators is None:
             colon = ": "
         if options.whitespace == "flexible" and not fixed and options.max_whitespace != 0:
-            self.rules[WHITESPACE_RULE] = Repeat(_BLANKS, 0, options.max_whitespace)
+            self.rules[WHITESPACE_RULE] = _blanks(options.max_whitespace)
             between = Reference(WHITESPACE_RULE)
         elif options.whitespace == "single" and not fixed:
             comma, colon = ", ", ": "

@@ -94,7 +94,10 @@ def pointer_of(base: str, *path: object) -> str:
 class SchemaStore:
     """All schemas that one compilation comes upon, by number. Raises `GrammarError` for what is wrong with them."""
 
-    def __init__(self, root: Any, registry: referencing.Registry[Any] | None, dialect: Dialect) -> None:
+    def __init__(
+        self, root: Any, registry: referencing.Registry[Any] | None, dialect: Dialect, text: str | None = None
+    ) -> None:
+        """`text`: `root` as JSON text with as few escapes as there may be, if that is known."""
         self._registry = registry if registry is not None else referencing.Registry()
         self.schemas: list[Schema] = []
         self._numbers: dict[Any, int] = {}
@@ -109,7 +112,7 @@ class SchemaStore:
         base = identifier or ""
         self._registry = self._registry.with_resource(base, resource)
         #: Which schema a dynamic reference leads to depends on the resources passed on the way to it.
-        self._is_dynamic = _mentions(root, ("$dynamicRef", "$recursiveRef")) or bool(len(self._registry) > 1)
+        self._is_dynamic = _mentions(root, text, ("$dynamicRef", "$recursiveRef")) or bool(len(self._registry) > 1)
         resolver = self._registry.resolver(base)
         for value in (True, False):
             self._add(value, "#", dialect, resolver, value)
@@ -260,7 +263,9 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _mentions(value: Any, keywords: tuple[str, ...]) -> bool:
+def _mentions(value: Any, text: str | None, keywords: tuple[str, ...]) -> bool:
+    if text is not None and not any(keyword in text for keyword in keywords):
+        return False
     stack = [value]
     while stack:
         at = stack.pop()

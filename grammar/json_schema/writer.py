@@ -54,7 +54,7 @@ class Writer:
         if self.emptiness.is_empty(literals):
             return None
         options: list[Expression] = []
-        for kind in KINDS:
+        for kind in self.expander.kinds(literals):
             clauses = self.expander.clauses(literals, kind)
             if not clauses:
                 continue

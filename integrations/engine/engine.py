@@ -9,18 +9,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...masks.arena import ACCEPTED, TOO_DEEP
 from ...masks.errors import StackLimitError
+from .compiling import Compiling
 from .grammar import Rows, StepPlan
 from .model import Model
 from .recorder import Recorder, StepClock, count_outcomes
 from .request import FinishReason, Handle, Request
 from .scheduler import Slots
+
+if TYPE_CHECKING:
+    from ..compile_service import CompileService
 
 
 class NoLegalToken(RuntimeError):
@@ -38,8 +42,9 @@ class Engine:
     and answer together. A slot is taken by the next waiting request as soon as it is empty; with
     `refill=False` only when all are (static batching, for comparison). `budget_us` bounds the grammar work
     of a step (None: unbounded): a row whose mask is not there in time and whose token is not certain without
-    it gets none in that step, keeps its logits, and takes the same token from them later. `submit` and
-    `Handle.cancel` may be called from any thread, everything else from one thread only.
+    it gets none in that step, keeps its logits, and takes the same token from them later. `compiler` is the
+    `CompileService` for requests whose grammar is not compiled yet: they wait for it without a slot. `submit`
+    and `Handle.cancel` may be called from any thread, everything else from one thread only.
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class Engine:
         *,
         refill: bool = True,
         budget_us: float | None = None,
+        compiler: CompileService | None = None,
         clock: Callable[[], float] = time.perf_counter,
         recorder: Recorder | None = None,
     ) -> None:
@@ -58,6 +64,7 @@ class Engine:
         self._model = model
         self._max_length = max_length
         self._slots: Slots[Handle] = Slots(slots, refill=refill)
+        self._compiling = Compiling(compiler, self._slots.enqueue)
         self._cache = model.open(slots, max_length)
         self._rows = Rows(vocabulary, slots, model.vocabulary_size, budget_us)
         self._clock = StepClock(clock)
@@ -74,8 +81,13 @@ class Engine:
 
     @property
     def is_idle(self) -> bool:
-        """No request is running and none is waiting."""
-        return self._slots.is_idle
+        """No request is running and none is waiting, for a slot or for its grammar."""
+        return self._compiling.count == 0 and self._slots.is_idle
+
+    @property
+    def compiling(self) -> int:
+        """The number of requests whose grammar is being compiled."""
+        return self._compiling.count
 
     @property
     def running(self) -> int:
@@ -83,16 +95,22 @@ class Engine:
         return self._slots.occupied
 
     def submit(self, request: Request) -> Handle:
-        """Queue a request. Raises ValueError if this engine can never serve it."""
+        """Queue a request. Raises ValueError if this engine cannot serve it, and as `CompileService.submit`."""
         request.check(self._model.vocabulary_size, self._max_length)
         handle = Handle(request, self)
-        self._slots.enqueue(handle)
+        self._compiling.add(handle)
         return handle
 
     def run(self) -> None:
         """Step until no request is left."""
         while not self.is_idle:
-            self.step()
+            self.step_or_wait()
+
+    def step_or_wait(self) -> None:
+        """A step; where no request can run, first wait for a grammar that is being compiled."""
+        if self._compiling.count:
+            self._compiling.wait(lambda: not self._slots.is_idle)
+        self.step()
 
     def step(self) -> None:
         """Make one token of every running request, except those that are deferred."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,7 +30,9 @@ class Request:
 
     #: Token ids of the prompt, at least one.
     prompt_ids: Sequence[int]
-    #: A `stepmask.CompiledGrammar` that the answer must match, or None.
+    #: What the answer must match: a `stepmask.CompiledGrammar`; a `concurrent.futures.Future` of one; a
+    #: `stepmask.Grammar`, or a specification as `CompileService.submit` takes it, which the engine's compile service
+    #: compiles while the request holds no slot; or None.
     grammar: Any | None = None
     #: Longest answer in tokens, the end token not counted.
     max_tokens: int = 256
@@ -46,6 +49,9 @@ class Request:
     min_tokens: int = 0
     #: Keep the log-probability of every token in `Result.log_probabilities`.
     logprobs: bool = False
+    #: Whose compiles go first, and whom this one counts for (`CompileService.submit`).
+    priority: int = 0
+    tenant: str = ""
     #: Called for every token as it is made. It runs on the step thread: keep it short.
     on_token: TokenCallback | None = None
 
@@ -100,14 +106,22 @@ class Handle:
     error: BaseException | None = None
     #: Set by `cancel`; the engine acts on it at its next step.
     cancel_requested: bool = False
+    #: The compile that the request waits for before it can have a slot.
+    compiling: Future[Any] | None = field(default=None, repr=False)
 
     @property
     def is_finished(self) -> bool:
         return self.finish_reason is not None
 
     def cancel(self) -> None:
-        """Stop this request at the engine's next step. May be called from any thread; no effect when finished."""
+        """Stop this request at the engine's next step, or its compile at once (also where `grammar` is a future).
+
+        May be called from any thread; no effect when finished.
+        """
         self.cancel_requested = True
+        compiling = self.compiling
+        if compiling is not None:
+            compiling.cancel()
 
     def __iter__(self) -> Iterator[int]:
         """The tokens, from the first, each as soon as it is there. Runs the engine's steps as needed."""
@@ -118,10 +132,10 @@ class Handle:
                 position += 1
             if self.is_finished:
                 return
-            self.engine.step()
+            self.engine.step_or_wait()
 
     def result(self) -> Result:
         """Run the engine until this request is finished. An "error" is reported in the result, not raised."""
         while self.finish_reason is None:
-            self.engine.step()
+            self.engine.step_or_wait()
         return Result(tuple(self.token_ids), self.finish_reason, self.error, tuple(self.log_probabilities))

@@ -1,0 +1,267 @@
+"""Grammars of frames: every rule is a frame as it is, and a reference a call.
+
+Most rules go through a few kernels together (`nets`, `rule_dfas`, `link`). Rules without calls, such as strings,
+patterns, formats and ranges of numbers, are made one by one and remembered in the process: JSON Schema's library rules
+are the same objects in every grammar. Made one by one too, but not remembered, are rules that count what they call or
+have members in any order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from .assemble import Frame, automaton_of, bounds_of, ends
+from .automaton import UTF8, Automaton
+from .errors import GrammarError, GrammarTooLarge, GrammarUnsatisfiable
+from .expression import (
+    Alternation,
+    ByteAutomaton,
+    Bytes,
+    Characters,
+    Expression,
+    Machine,
+    Ranges,
+    Reference,
+    Repeat,
+    Sequence,
+    Token,
+)
+from .limits import Limits
+from .link import FAR, Frames
+from .loops import loop_classes, without_absent
+from .nets import Apart, Nets, NotFlat
+from .recursive import RuleFrames, rule_frames
+from .rule_dfas import RuleDfas, rule_dfas
+from .rules import references
+from .simplify import Simplifier, children, contains, place_of
+from .text import expression_is_text
+from .utf8 import count_code_points
+
+#: Rules without calls whose frames are remembered: so many, and so many bytes of them.
+REMEMBERED_RULES, REMEMBERED_BYTES = 1024, 32 << 20
+#: Copies of a repeat's body up to which a rule without calls is unrolled whatever its size.
+_FEW_COPIES = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A rule made by itself: its frames, the classes that its states may loop on, whether its strings are UTF-8."""
+
+    made: RuleFrames
+    loops: tuple[Ranges, ...]
+    is_text: bool
+    body: Expression
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays."""
+        dfas = [frame.dfa for frame in self.made.frames]
+        return sum(d.delta.nbytes + d.final.nbytes + d.class_of.nbytes + d.first_of.nbytes for d in dfas)
+
+
+class Remembered:
+    """Rules without calls that were made, by the identity of the rule: the least recently used ones are forgotten."""
+
+    def __init__(self, entries: int, nbytes: int) -> None:
+        self._entries, self._most_bytes = entries, nbytes
+        # The bodies are kept alive by their pieces, so that no other object gets the identity of one.
+        self._known: OrderedDict[tuple[int, Limits, frozenset[int]], Piece] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+        #: Rules made, for reports and tests.
+        self.made = 0
+
+    def find(self, body: Expression, limits: Limits, absent: frozenset[int]) -> Piece | None:
+        """The frames of a rule, if it is remembered."""
+        key = id(body), limits, absent
+        with self._lock:
+            piece = self._known.get(key)
+            if piece is not None:
+                self._known.move_to_end(key)
+            return piece
+
+    def add(self, piece: Piece, limits: Limits, absent: frozenset[int]) -> None:
+        """Remember a rule."""
+        key = id(piece.body), limits, absent
+        with self._lock:
+            self.made += 1
+            if key not in self._known:
+                self._known[key] = piece
+                self._bytes += piece.nbytes
+            while len(self._known) > self._entries or (self._bytes > self._most_bytes and len(self._known) > 1):
+                self._bytes -= self._known.popitem(last=False)[1].nbytes
+
+
+REMEMBERED = Remembered(REMEMBERED_RULES, REMEMBERED_BYTES)
+
+
+def compile_frames(rules: Mapping[str, Expression], start: str, limits: Limits, absent: frozenset[int]) -> Automaton:
+    """The automaton of a grammar of frames. Raises `GrammarError`, and `NotFlat` for what is left to `recursive`."""
+    if start not in rules or not contains(rules[start], Reference):
+        raise NotFlat(start)
+    nets = Nets(limits)
+    flat: list[str] = []
+    pieces: dict[str, Piece] = {}
+    counted: list[str] = []
+    found = {start: None}
+    order = [start]
+    for name in order:  # grows while it is read
+        if name not in rules:
+            raise GrammarError(f"there is no rule {name!r}")
+        body = rules[name]
+        piece = REMEMBERED.find(body, limits, absent)
+        if piece is None and _is_worth_remembering(body):
+            piece = make_piece(name, body, {}, limits, absent)
+            REMEMBERED.add(piece, limits, absent)
+        if piece is not None:
+            pieces[name] = piece
+            continue
+        try:
+            calls = nets.add(body)
+            flat.append(name)
+        except Apart:
+            calls = list(references(body))
+            counted.append(name)
+        for other in calls:
+            if other not in found:
+                found[other] = None
+                order.append(other)
+    if start in counted:
+        raise NotFlat(start)  # the root frame comes first
+    nullable_of = dict.fromkeys(order, False) | {name: piece.made.nullable for name, piece in pieces.items()}
+    for name in counted:
+        pieces[name] = make_piece(name, rules[name], nullable_of, limits, absent)
+    # By rule, its first frame.
+    number = {name: i for i, name in enumerate(flat)}
+    total = len(flat)
+    for name, piece in pieces.items():
+        number[name] = total
+        total += len(piece.made.frames)
+    nullable = np.zeros(total, np.uint8)
+    for name, piece in pieces.items():
+        nullable[number[name]] = piece.made.nullable
+    callees = [[number[other] for other in calls] for calls in nets.calls]
+    made = rule_dfas(nets, callees, nullable, 0, limits, absent)
+    if made.failed >= 0:
+        raise _too_large(flat[made.failed], rules[flat[made.failed]], made.too_many_edges)
+    # Rules that count took these rules for not nullable, and a called frame must not match the empty string.
+    if (counted and nullable[: len(flat)].any()) or (nullable[0] and any(0 in numbers for numbers in callees)):
+        raise NotFlat(start)
+    for name, piece in pieces.items():
+        for calls_of in piece.made.calls:
+            base = number[name]
+            callees.append([number[c] if isinstance(c, str) else base + c if c >= 0 else -1 for c in calls_of])
+    frames = _joined(made, list(chain.from_iterable(piece.made.frames for piece in pieces.values())), callees)
+    loops = dict(nets.loops)
+    for piece in pieces.values():
+        loops.update(dict.fromkeys(piece.loops))
+    classes = sorted(loops, key=lambda ranges: (-count_code_points(ranges), ranges))
+    is_text = nets.is_text and all(piece.is_text for piece in pieces.values())
+    automaton = automaton_of(
+        frames,
+        [without_absent(ranges, absent) for ranges in classes],
+        [],
+        recursive=True,
+        flags=UTF8 if is_text else 0,
+    )
+    if (automaton["frame_length"] == FAR).any():
+        raise NotFlat(start)  # calls of what matches nothing must go
+    return automaton
+
+
+def _too_large(name: str, body: Expression, too_many_edges: bool) -> GrammarTooLarge:
+    what = "edges between its positions" if too_many_edges else "states"
+    limit = "max_positions" if too_many_edges else "max_dfa_states"
+    return GrammarTooLarge(f"rule {name!r} has too many {what}", place_of(body.source), limit=limit)
+
+
+def _joined(made: RuleDfas, others: list[Frame], callees: list[list[int]]) -> Frames:
+    """The frames of the nets, and behind them others."""
+    dfas = [frame.dfa for frame in others]
+    symbols = np.array(list(chain.from_iterable(callees)), np.int32)
+    kind, minimum, maximum, guards = bounds_of(others, len(made.n_classes))
+    return Frames(
+        np.append(made.state_at[:-1], ends([dfa.n_states for dfa in dfas], int(made.state_at[-1]))),
+        np.append(made.delta_at[:-1], ends([dfa.delta.size for dfa in dfas], int(made.delta_at[-1]))),
+        np.append(made.class_at[:-1], ends([len(dfa.class_of) for dfa in dfas], int(made.class_at[-1]))),
+        np.append(made.n_classes, np.array([dfa.delta.shape[1] for dfa in dfas], np.int32)),
+        np.concatenate([made.delta, *(dfa.delta.reshape(-1) for dfa in dfas)]),
+        np.concatenate([made.final, *(dfa.final for dfa in dfas)]),
+        np.concatenate([made.class_of, *(dfa.class_of for dfa in dfas)]),
+        symbols,
+        np.full(len(symbols), -1, np.int32),
+        kind,
+        minimum,
+        maximum,
+        guards,
+    )
+
+
+def _is_worth_remembering(body: Expression) -> bool:
+    """Whether a rule has no calls, and is more than literal texts and tables: other grammars may have it too."""
+    found = False
+    stack = [body]
+    while stack:
+        at = stack.pop()
+        kind = type(at)
+        if kind is Reference:
+            return False
+        if kind is Bytes or kind is ByteAutomaton:
+            continue
+        if kind is Sequence:
+            stack.extend(at.parts)  # type: ignore[attr-defined]
+        elif kind is Machine:
+            stack.extend(at.labels)  # type: ignore[attr-defined]
+        elif kind is Alternation:
+            stack.extend(at.options)  # type: ignore[attr-defined]
+        else:
+            found = True
+            stack.extend(children(at))
+    return found
+
+
+def _is_small(body: Expression) -> bool:
+    """Whether a rule without calls is as well unrolled."""
+    stack = [body]
+    while stack:
+        at = stack.pop()
+        if isinstance(at, Repeat):
+            if max(at.minimum, at.maximum or 0) > _FEW_COPIES:
+                return False
+        elif not isinstance(at, Bytes | Characters | Sequence | Alternation | ByteAutomaton):
+            return False
+        stack.extend(children(at))
+    return True
+
+
+def _small_piece(name: str, body: Expression, limits: Limits, absent: frozenset[int]) -> Piece:
+    nets = Nets(limits)
+    nets.add(body)
+    nullable = np.zeros(1, np.uint8)
+    made = rule_dfas(nets, [[]], nullable, -1, limits, absent)
+    if made.failed >= 0:
+        raise _too_large(name, body, made.too_many_edges)
+    alone = RuleFrames((Frame(made.dfa(0)),), ((),), bool(nullable[0]))
+    return Piece(alone, tuple(nets.loops), nets.is_text, body)
+
+
+def make_piece(
+    name: str, body: Expression, nullable: Mapping[str, bool], limits: Limits, absent: frozenset[int]
+) -> Piece:
+    """Make a rule by itself; `nullable` says of the rules that it calls what they match. Raises `GrammarError`."""
+    if contains(body, Token):
+        raise NotFlat(name)
+    if _is_small(body):
+        return _small_piece(name, body, limits, absent)
+    simple = Simplifier({}, limits, frozenset(references(body))).simplify(body)
+    try:
+        made = rule_frames(name, simple, nullable, limits, absent)
+    except GrammarUnsatisfiable:
+        raise NotFlat(name) from None  # calls of it must go
+    return Piece(made, tuple(loop_classes(simple)), expression_is_text(body), body)

@@ -1,0 +1,248 @@
+"""Rules as flat nets: every rule a net with epsilon edges, all of a grammar in a few arrays for one kernel.
+
+What `build` does for one expression, for the rules of a grammar of frames at once and without simplifying them first:
+their nodes are few and large, and literal texts stay whole. A call is a symbol of its own rule: symbol 256 + i is the
+i-th rule that this rule refers to, so that a net depends on nothing but the rule.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+
+from .build import build_positions
+from .errors import GrammarTooLarge
+from .expression import (
+    Alternation,
+    ByteAutomaton,
+    Bytes,
+    Characters,
+    Complement,
+    Expression,
+    Intersection,
+    Machine,
+    Members,
+    Ranges,
+    Reference,
+    Repeat,
+    Sequence,
+)
+from .limits import Limits
+from .loops import is_worth_marking
+from .position import Int32Array, PositionAutomaton, Uint8Array
+from .repeats import PART_IN_RULES
+from .simplify import CONTEXTUAL, Simplifier, contains, place_of
+from .text import is_utf8
+from .utf8 import fragment
+
+
+class NotFlat(Exception):
+    """The rules hold something that flat nets do not have; `recursive.compile_rules` has it."""
+
+
+class Apart(Exception):
+    """The rule is made by itself: a repeat in it is better counted than unrolled, or it has members in any order."""
+
+
+class Nets:
+    """The nets of rules, added one by one; net `i` has the edges, skips and words from ``edge_at[i]`` on, and so on.
+
+    `edges`: rows (source, low, high, target); `skips`: (source, target); `words`: (source, where its bytes begin in
+    `text`, how many there are, target). Of each net state 0 is the start and state 1 the end.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.edges, self.skips, self.words = array("i"), array("i"), array("i")
+        self.text = bytearray()
+        self.edge_at, self.skip_at, self.word_at = array("q", [0]), array("q", [0]), array("q", [0])
+        self.n_states = array("q")
+        #: By net: the rules that it calls, the first being symbol 256.
+        self.calls: list[list[str]] = []
+        #: Classes of code points that a state may loop on (see `loops`).
+        self.loops: dict[Ranges, None] = {}
+        self._count = 2
+        self._symbols: dict[str, int] = {}
+        self._known: dict[int, tuple[PositionAutomaton, Expression]] = {}
+        self._repeated = False
+        self._total = 0
+        #: Whether all literal texts are valid UTF-8, each by itself.
+        self.is_text = True
+
+    def __len__(self) -> int:
+        return len(self.n_states)
+
+    def add(self, body: Expression) -> list[str]:
+        """Add the net of a rule; the rules that it calls.
+
+        Raises `Apart` (nothing is added then), `NotFlat`, `GrammarTooLarge`.
+        """
+        self._count = 2
+        self._symbols = {}
+        self._repeated = False
+        try:
+            self._add(body, 0, 1)
+        except Apart:
+            del self.edges[self.edge_at[-1] << 2 :]
+            del self.skips[self.skip_at[-1] << 1 :]
+            del self.words[self.word_at[-1] << 2 :]
+            raise
+        self._total += self._count
+        if self._total + len(self.text) > self._limits.max_positions:
+            raise GrammarTooLarge(
+                f"the rules have more than {self._limits.max_positions} positions", limit="max_positions"
+            )
+        self.edge_at.append(len(self.edges) >> 2)
+        self.skip_at.append(len(self.skips) >> 1)
+        self.word_at.append(len(self.words) >> 2)
+        self.n_states.append(self._count)
+        self.calls.append(list(self._symbols))
+        return self.calls[-1]
+
+    def _state(self) -> int:
+        self._count += 1
+        return self._count - 1
+
+    def _add(self, node: Expression, start: int, end: int) -> None:
+        """Put no edges into `start` and none out of `end`."""
+        kind = type(node)
+        if kind is Bytes:
+            text = node.text  # type: ignore[attr-defined]
+            if text:
+                self.words.extend((start, len(self.text), len(text), end))
+                self.text += text
+                if not text.isascii():
+                    self.is_text = self.is_text and is_utf8(text)
+            else:
+                self.skips.extend((start, end))
+        elif kind is Reference:
+            rule = node.rule  # type: ignore[attr-defined]
+            symbol = self._symbols.get(rule)
+            if symbol is None:
+                symbol = self._symbols[rule] = 256 + len(self._symbols)
+            self.edges.extend((start, symbol, symbol, end))
+        elif kind is Sequence:
+            parts = node.parts  # type: ignore[attr-defined]
+            if not parts:
+                self.skips.extend((start, end))
+                return
+            last = len(parts) - 1
+            for i, part in enumerate(parts):
+                if i == last:
+                    to = end
+                else:
+                    to = self._count
+                    self._count = to + 1
+                # The two commonest here, as calls cost more than all else.
+                if type(part) is Bytes and part.text and part.text.isascii():
+                    self.words.extend((start, len(self.text), len(part.text), to))
+                    self.text += part.text
+                elif type(part) is Reference and part.rule in self._symbols:
+                    symbol = self._symbols[part.rule]
+                    self.edges.extend((start, symbol, symbol, to))
+                else:
+                    self._add(part, start, to)
+                start = to
+        elif kind is Alternation:
+            for option in node.options:  # type: ignore[attr-defined]
+                self._add(option, start, end)
+        elif kind is Machine:
+            self._machine(node, start, end)  # type: ignore[arg-type]
+        elif kind is Repeat:
+            self._repeat(node, start, end)  # type: ignore[arg-type]
+        elif kind is Characters:
+            self._characters(node, start, end)  # type: ignore[arg-type]
+        elif kind is ByteAutomaton:
+            edges = np.frombuffer(node.edges, np.int32).reshape(-1, 4)  # type: ignore[attr-defined]
+            self._table(edges, np.frombuffer(node.final, np.uint8), start, end)  # type: ignore[attr-defined]
+            self.loops.update(dict.fromkeys(node.loops))  # type: ignore[attr-defined]
+        elif isinstance(node, Intersection | Complement):
+            self._closed(node, start, end)
+        elif kind is Members:
+            raise Apart
+        else:
+            raise NotFlat(type(node).__name__)
+
+    def _machine(self, node: Machine, start: int, end: int) -> None:
+        base = self._count
+        self._count += 1 + max((0, *node.sources, *node.targets, *node.finals))
+        self.skips.extend((start, base))
+        before, self._repeated = self._repeated, True
+        add = self._add
+        for source, label, target in zip(node.sources, node.labels, node.targets, strict=True):
+            add(label, base + source, base + target)
+        self._repeated = before
+        for final in node.finals:
+            self.skips.extend((base + final, end))
+
+    def _repeat(self, node: Repeat, start: int, end: int) -> None:
+        minimum, maximum = node.minimum, node.maximum
+        most = max(minimum, maximum or 0)
+        if most > self._limits.max_repeat:
+            raise GrammarTooLarge(f"a repeat of {most} is too large", place_of(node.source), limit="max_repeat")
+        if maximum is not None and maximum < minimum:
+            return
+        before, self._repeated = self._repeated, True
+        at = self._state()
+        self.skips.extend((start, at))
+        size = self._count + len(self.text)
+        for copy in range(most - 1 if maximum is None else most):
+            if copy >= minimum:
+                self.skips.extend((at, end))
+            to = self._state()
+            self._add(node.body, at, to)
+            if copy == 0 and most > 1:
+                size = self._count + len(self.text) - size
+                if size * most > self._limits.max_unrolled_positions // PART_IN_RULES:
+                    raise Apart
+            at = to
+        if maximum is None:
+            turn = self._state()
+            again = self._state() if minimum else turn
+            self.skips.extend((at, turn))
+            self._add(node.body, turn, again)
+            if minimum:
+                self.skips.extend((again, turn))
+            at = again
+        self.skips.extend((at, end))
+        self._repeated = before
+
+    def _characters(self, node: Characters, start: int, end: int) -> None:
+        part = fragment(node.ranges)
+        offset = self._count - 2
+        self._count += part.n_states - 2
+        for source, low, high, target in part.edges:
+            self.edges.extend(
+                (start if source == 0 else source + offset, low, high, end if target == 1 else target + offset)
+            )
+        if self._repeated and is_worth_marking(node):
+            self.loops[node.ranges] = None
+
+    def _closed(self, node: Expression, start: int, end: int) -> None:
+        """A part that is a language of its own, by its position automaton."""
+        if id(node) not in self._known:
+            if contains(node, (Reference, *CONTEXTUAL)):
+                raise NotFlat(type(node).__name__)
+            positions = build_positions(Simplifier({}, self._limits).simplify(node), self._limits)
+            self._known[id(node)] = positions, node  # the node is kept alive, so that no other gets its id
+        part = self._known[id(node)][0]
+        source = np.repeat(np.arange(part.n_states, dtype=np.int32), np.diff(part.edge_start))
+        self._table(np.stack([source, part.low, part.high, part.target], axis=1), part.final, start, end)
+
+    def _table(self, edges: Int32Array, final: Uint8Array, start: int, end: int) -> None:
+        """The strings that `edges`, rows as in `self.edges`, spell from their state 0 to one that is `final`."""
+        offset = self._count
+        self._count += len(final)
+        self.edges.frombytes((edges + np.array([offset, 0, 0, offset], np.int32)).tobytes())
+        self.skips.extend((start, offset))
+        for state in np.flatnonzero(final).tolist():
+            self.skips.extend((state + offset, end))
+
+    def arrays(self) -> tuple[Int32Array, Int32Array, Int32Array]:
+        """Edges, skips and words as rows."""
+        return (
+            np.frombuffer(self.edges or array("i"), np.int32).reshape(-1, 4),
+            np.frombuffer(self.skips or array("i"), np.int32).reshape(-1, 2),
+            np.frombuffer(self.words or array("i"), np.int32).reshape(-1, 4),
+        )

@@ -1,0 +1,96 @@
+"""Messages between the service and a worker: small JSON texts over a socket, with file descriptors beside them.
+
+Everything large (the vocabulary, a grammar, a compiled grammar) is in a file that has no name (`memfd_create`), or in
+the cache file, and only its descriptor is sent. So no message ever waits for a reader, and when a process ends, however
+it ends, nothing of it is left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import socket
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+#: Longest message in bytes; a Unix socket takes any of this size at once, in one piece.
+MAX_MESSAGE = 128 << 10
+_MOST_DESCRIPTORS = 2
+_INT = array("i")
+
+
+class Closed(Exception):
+    """The other side has ended."""
+
+
+class Channel:
+    """One end of a connection that keeps the bounds of messages (`SOCK_SEQPACKET`)."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+
+    @classmethod
+    def pair(cls) -> tuple[Channel, Channel]:
+        """Two connected ends."""
+        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        return cls(one), cls(other)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+        """Send a message; the receiver gets descriptors of its own. Raises `Closed`."""
+        data = json.dumps(message).encode()
+        if len(data) > MAX_MESSAGE:
+            raise ValueError(f"a message of {len(data)} bytes; large data go into a file")
+        try:
+            socket.send_fds(self._socket, [data], descriptors)
+        except (BrokenPipeError, ConnectionResetError, ConnectionRefusedError):
+            raise Closed from None
+
+    def receive(self) -> tuple[dict[str, Any], list[int]]:
+        """The next message and its descriptors, which are the caller's to close. Raises `Closed`."""
+        size = socket.CMSG_LEN(_MOST_DESCRIPTORS * _INT.itemsize)
+        try:
+            # Not `socket.recv_fds`, which ignores flags: programs started meanwhile would inherit the descriptors.
+            data, ancillary, _, _ = self._socket.recvmsg(MAX_MESSAGE, size, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionResetError:
+            raise Closed from None
+        if not data:
+            raise Closed
+        found = array("i")
+        for level, kind, content in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                found.frombytes(content[: len(content) - len(content) % _INT.itemsize])
+        message: dict[str, Any] = json.loads(data)
+        return message, found.tolist()
+
+
+def unnamed_file(data: bytes | memoryview) -> int:
+    """The descriptor of a new file in memory that holds `data`."""
+    descriptor = os.memfd_create("stepmask")
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def contents(descriptor: int, *, mark: bool = False) -> mmap.mmap:
+    """A map of the whole of a file, which is closed. `mark`: the file becomes a byte longer, as a sign of that."""
+    try:
+        size = os.fstat(descriptor).st_size
+        data = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
+        if mark:
+            os.ftruncate(descriptor, size + 1)
+        return data
+    finally:
+        os.close(descriptor)
