@@ -19,9 +19,12 @@ from stepmask.grammar.expression import (
     Bytes,
     Characters,
     Complement,
+    Condition,
     Expression,
     Intersection,
     Lookahead,
+    Member,
+    Members,
     Reference,
     Repeat,
     Sequence,
@@ -204,6 +207,60 @@ def test_encoded_spans() -> None:
                 and all(low <= byte <= high for byte, (low, high) in zip(text, row, strict=True))
             ]
             assert len(fits) == any(low <= code_point <= high for low, high in ranges)
+
+
+CONDITIONS = st.lists(
+    st.builds(
+        Condition,
+        required=st.integers(0, 7),
+        forbidden=st.integers(0, 7),
+        minimum=st.integers(0, 3),
+        maximum=st.none() | st.integers(0, 4),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@given(CONDITIONS, st.booleans())
+def test_members_are_all_orders_of_all_sets(accept: list[Condition], more: bool) -> None:
+    bits = [0, 1, 2] + [None] * more
+    options = tuple(Member(Bytes(b"%c" % (97 + i)), Bytes(b"1"), bit) for i, bit in enumerate(bits))
+    oracle = Earley({"start": Members(options, Bytes(b","), tuple(accept))}, "start")
+    lists = [order for n in range(6) for order in itertools.product(range(len(bits)), repeat=n)]
+    language = set()
+    for order in lists:
+        keys = [bits[i] for i in order if bits[i] is not None]
+        seen = sum(1 << key for key in keys if key is not None)
+        if len(set(keys)) == len(keys) and any(
+            c.required & seen == c.required
+            and not c.forbidden & seen
+            and c.minimum <= len(order) <= (len(order) if c.maximum is None else c.maximum)
+            for c in accept
+        ):
+            language.add(b",".join(b"%c1" % (97 + i) for i in order))
+    for order in lists:
+        text = b",".join(b"%c1" % (97 + i) for i in order)
+        assert oracle.complete(text) == (text in language)
+    if not more:
+        begun = {text[:end] for text in language for end in range(len(text) + 1)}
+        for end in range(12):
+            assert {text for text in begun if len(text) == end} == {
+                text for text in _texts(oracle, end) if oracle.alive(text)
+            }
+
+
+def _texts(oracle: Earley, length: int) -> set[bytes]:
+    """The live texts of that length."""
+    found: dict[bytes, State | None] = {b"": oracle.start()} if oracle.start() else {}
+    for _ in range(length):
+        found = {
+            text + bytes([byte]): oracle.step(state, byte)
+            for text, state in found.items()
+            if state is not None
+            for byte in oracle.live_symbols(state)
+        }
+    return set(found)
 
 
 def test_what_it_does_not_know() -> None:
