@@ -14,8 +14,8 @@ from .build import Symbols
 from .determinize import Dfa
 from .expression import Ranges
 from .link import FAR, Frames, link
-from .loops import find_loops
-from .members import Guards
+from .loops import find_loops, spread_loops
+from .members import ANY, Guards
 from .position import Int32Array, Uint8Array
 
 
@@ -115,8 +115,9 @@ def automaton_of(
     arrays, n_classes, acyclic = link(frames)
     _add_guards(arrays, frames)
     arrays["state_loop"], found = find_loops(arrays, n_classes, loops)
-    if frames.guards:
-        _drop_loops(arrays)
+    keys = arrays["state_keys"]
+    asked = (keys >= 0) & (keys >> ANY & 1 == 0)
+    spread_loops(arrays, n_classes, asked, arrays["state_loop"], found)
     arrays.update(loop_sections(found))
     calls = len(arrays["call_frame"]) > 0
     flags |= (CALLS if calls else 0) | (TOKENS if tokens else 0)
@@ -164,13 +165,6 @@ def _add_guards(arrays: dict[str, Any], frames: Frames) -> None:
         arrays[f"term_{name}"] = columns[:, i].copy()
     arrays["state_costs"], arrays["frame_costs"] = state_costs, frame_costs
     arrays["member_cost"] = np.concatenate(rows).astype(np.int32)
-
-
-def _drop_loops(arrays: dict[str, Any]) -> None:
-    """In frames of members no loop goes through a state with operations."""
-    loop, frame = arrays["state_loop"], arrays["state_frame"]
-    for state in np.flatnonzero((arrays["state_flags"] & HAS_OPERATIONS != 0) & (loop >= 0)).tolist():
-        loop[(frame == frame[state]) & (loop == loop[state])] = -1
 
 
 def loop_sections(found: list[Ranges]) -> dict[str, Int32Array]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numba import helper, kernel
-from .automaton import COUNTER, FINAL
+from .automaton import COUNTER, FINAL, HAS_CALLS, HAS_OPERATIONS
 from .expression import ByteAutomaton, Characters, Expression, Machine, Ranges, Repeat
 from .position import Int32Array, Uint8Array
 from .ranges import normalise, subtract
@@ -97,6 +97,41 @@ def find_loops(
     return loop, used
 
 
+def spread_loops(
+    arrays: dict[str, npt.NDArray[Any]],
+    n_classes: int,
+    asked: npt.NDArray[np.bool_],
+    loop: Int32Array,
+    classes: list[Ranges],
+) -> None:
+    """Set `loop` also at states that such a class leads to states like them, and never away: a greatest fixpoint.
+
+    So are the states within the names of an object that may have others beside them: whatever a name begins with, all
+    characters but its end go on. For classes of all code points above U+007F. `asked`: whether in a frame of members
+    some name may be all that is left, which may not be allowed.
+    """
+    flags, frame = arrays["state_flags"], arrays["state_frame"]
+    free = (flags & (FINAL | HAS_CALLS | HAS_OPERATIONS) == 0) & ~asked & (arrays["frame_kind"][frame] != COUNTER)
+    for state in np.flatnonzero((flags & HAS_OPERATIONS != 0) & (loop >= 0)).tolist():
+        loop[(loop == loop[state]) & (frame == frame[state])] = -1  # what it loops on begins members
+    columns = [arrays[name] for name in _COLUMNS[:5]]
+    for index, ranges in enumerate(classes):
+        there = np.zeros(len(arrays["frame_kind"]), np.bool_)
+        there[frame[loop == index]] = True
+        if not there.any() or subtract(((0x80, 0xD7FF), (0xE000, 0x10FFFF)), ranges):
+            continue
+        candidates = np.flatnonzero(free & there[frame]).astype(np.int32)
+        if not (loop[candidates] < 0).any():
+            continue
+        part = fragment(ranges)
+        table = np.array(part.edges, np.int32).reshape(-1, 4)
+        edge_start = np.searchsorted(table[:, 0], np.arange(part.n_states + 1)).astype(np.int32)
+        low, high, target = (np.ascontiguousarray(table[:, i]) for i in (1, 2, 3))
+        arguments: Any = (*columns, n_classes, edge_start, low, high, target, candidates)
+        alive = _staying(*arguments)
+        loop[alive.view(np.bool_) & (loop < 0)] = index
+
+
 @helper
 def _edge(
     state: int,
@@ -115,6 +150,65 @@ def _edge(
     elif row != -1 and single_byte[-2 - row] == byte:
         target = np.int64(single_target[-2 - row])
     return target
+
+
+@kernel(
+    "(uint8[::1], int32[::1], int32[::1], uint8[::1], int32[::1], int64, int32[::1], int32[::1], int32[::1], "
+    "int32[::1], int32[::1])"
+)
+def _staying(
+    byte_class: Uint8Array,
+    edges: Int32Array,
+    dense: Int32Array,
+    single_byte: Uint8Array,
+    single_target: Int32Array,
+    n_classes: int,
+    class_edge: Int32Array,
+    low: Int32Array,
+    high: Int32Array,
+    target: Int32Array,
+    candidates: Int32Array,
+) -> Uint8Array:
+    """Which of `candidates` every code point of a class leads to some of them, by flag of state.
+
+    `alive[s, c]`: in the middle of a code point, at state `c` of the class's automaton, all ways to go on lead to
+    states that stay. At 0, between code points, only candidates do.
+    """
+    n, m = len(edges), len(class_edge) - 1
+    alive = np.ones((n, m), np.uint8)
+    for s in range(n):
+        alive[s, 0] = 0
+    for i in range(len(candidates)):
+        alive[candidates[i], 0] = 1
+    changed = True
+    while changed:
+        changed = False
+        for at in range(m - 1, -1, -1):
+            for i in range(n if at > 0 else len(candidates)):
+                s = i if at > 0 else candidates[i]
+                if alive[s, at] == 0 or edges[s] == -1:
+                    continue
+                good = True
+                for e in range(class_edge[at], class_edge[at + 1]):
+                    previous = -1
+                    for byte in range(low[e], high[e] + 1):
+                        if edges[s] >= 0 and byte_class[byte] == previous:
+                            continue
+                        previous = byte_class[byte]
+                        to = _edge(s, byte, byte_class, edges, dense, single_byte, single_target, n_classes)
+                        if to < 0 or alive[to, 0 if target[e] == 1 else target[e]] == 0:
+                            good = False
+                            break
+                    if not good:
+                        break
+                if not good:
+                    alive[s, at] = 0
+                    changed = True
+    result = np.zeros(n, np.uint8)
+    for i in range(len(candidates)):
+        if edges[candidates[i]] != -1:
+            result[candidates[i]] = alive[candidates[i], 0]
+    return result
 
 
 @kernel(

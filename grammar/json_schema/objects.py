@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 #: In any order: up to so many names every set of them that may have been seen is a state; more are a register.
 _MAX_SETS_OF = 4
+#: Names behind the declared ones, each with the other names beside it, up to which these are put in.
+_MAX_UNDECLARED = 8
+#: Properties that are counted by states.
+_MAX_COUNTED = 16
 #: Bits of that register, those that count included, and alternatives that a condition on names may come to.
 _MAX_BITS, _MAX_CONDITIONS = 62, 64
 
@@ -88,6 +92,9 @@ class _Object:
 
     def _other_names(self, names: OtherNames) -> list[_Member]:
         key = self._writer.other_key(names.constraint)
+        # Put in beside the given names, both are one state in most places: a call would be a second way to read on.
+        if key is not None and len(self._names) - self._declared <= _MAX_UNDECLARED:
+            key = self._writer.inlined(key)
         return [] if key is None else self._with_values(key, names.literals, sorted(names.violations))
 
     def _with_values(self, key: Expression, literals: Literals, able: list[int]) -> list[_Member]:
@@ -149,7 +156,9 @@ class _Object:
     def expression(self) -> Expression | None:
         layout = self._writer.layout
         clause = self._clause
-        if not self._in_order and len(self._names) > _MAX_SETS_OF and not clause.violations:
+        unordered = not self._in_order and len(self._names) > _MAX_SETS_OF
+        # Where no name is given there is no order, and large counts are better counted than told apart.
+        if (unordered or (not self._names and self._count_to > _MAX_COUNTED)) and not clause.violations:
             found = self._in_any_order()
             if found is not None:
                 return found
