@@ -258,7 +258,10 @@ def make_piece(
     if contains(body, Token):
         raise NotFlat(name)
     if _is_small(body):
-        return _small_piece(name, body, limits, absent)
+        try:
+            return _small_piece(name, body, limits, absent)
+        except Apart:  # few copies, but of something large
+            pass
     simple = Simplifier({}, limits, frozenset(references(body))).simplify(body)
     try:
         made = rule_frames(name, simple, nullable, limits, absent)

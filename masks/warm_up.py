@@ -26,13 +26,15 @@ def warm_up(progress: bool | Callable[[int, int, str], None] = False, *, process
     name) before each kernel. With `processes` = 2 a child process compiles some of them into the cache meanwhile.
     Safe to call from several threads.
     """
+    from .._numba import REGISTRY
+
+    if _DONE and len(_DONE) == len(REGISTRY):  # every grammar that is compiled asks
+        return 0.0
     with _LOCK:
         begin = time.perf_counter()
         package = __package__.rpartition(".")[0]
         for module in KERNEL_MODULES:
             importlib.import_module(module, package)
-        from .._numba import REGISTRY
-
         todo = [(d, s) for d, s in REGISTRY if id(d) not in _DONE]
         child = None
         if processes > 1 and any(_is_second(d) for d, _ in todo) and not any(_is_cached(d) for d, _ in todo):

@@ -44,7 +44,9 @@ class Unlinked:
         numbers: dict[tuple[int, ...], int] = {}
         byte_class = [numbers.setdefault(tuple(edges.get(b, -1) for edges in wide), len(numbers)) for b in range(256)]
         firsts = [byte_class.index(c) for c in range(len(numbers))]
-        edges_of, single_byte, single_target = [], [], []
+        edges_of: list[int] = []
+        single_byte: list[int] = []
+        single_target: list[int] = []
         dense: list[int] = []
         for edges in self.bytes:
             if not edges:

@@ -50,10 +50,10 @@ class Clause:
 
     def copy(self) -> Any:
         """A clause that can go on its own way."""
-        other = copy(self)
-        for name, value in vars(self).items():
-            if isinstance(value, (dict, list)):
-                setattr(other, name, value.copy())
+        other = object.__new__(type(self))  # `copy.copy` takes several times as long
+        other.__dict__.update(
+            (name, value.copy() if isinstance(value, (dict, list)) else value) for name, value in vars(self).items()
+        )
         other.evaluated = {scope: evaluated.copy() for scope, evaluated in self.evaluated.items()}
         return other
 

@@ -21,7 +21,7 @@ from .patterns import pattern_content
 from .presence import Formula, negated
 from .schemas import ANYTHING, NOTHING_VALID, Literal, Literals, Schema, SchemaStore
 from .strings import StringConstraint, string_expression
-from .values import KINDS
+from .values import KINDS, kind_of
 
 if TYPE_CHECKING:
     from .emptiness import Emptiness
@@ -46,6 +46,8 @@ class Option:
 
 #: Keywords that may leave a choice.
 _HAS_CHOICE = {"anyOf", "oneOf", "not", "if", "dependencies", "dependentSchemas", "allOf"}
+#: Schemas within schemas, for the same value, that are looked into for the kinds that they leave.
+_MAX_NESTED = 16
 #: A negation that holds for every value of a kind.
 HOLDS: list[Option] = [Option()]
 
@@ -108,21 +110,47 @@ class Expander:
         self._done: dict[tuple[Literals, str], list[Any]] = {}
         self._checked: set[int] = set()
         self._kinds: dict[Literals, tuple[str, ...]] = {}
+        self._schema_kinds: dict[int, frozenset[str]] = {}
 
     def kinds(self, literals: Literals) -> tuple[str, ...]:
-        """The kinds of value that the `type` keywords of a set leave: of others there are no clauses."""
+        """The kinds of value that a set may leave, as far as that is easily seen: of others there are no clauses."""
         found = self._kinds.get(literals)
         if found is None:
-            left = KINDS
+            left = frozenset(KINDS)
             for number, positive in sorted(literals):
-                if not positive or number <= NOTHING_VALID or self.store[number].options is not None:
-                    continue
-                types = self.checked(self.store[number]).keywords.get("type")
-                if types is not None:
-                    types = (types,) if isinstance(types, str) else types
-                    left = tuple(k for k in left if k in types or (k == "number" and "integer" in types))
-            found = self._kinds[literals] = left
+                if positive and number > NOTHING_VALID:
+                    left &= self._kinds_of(self.store[number], _MAX_NESTED)
+            found = self._kinds[literals] = tuple(kind for kind in KINDS if kind in left)
         return found
+
+    def _kinds_of(self, schema: Schema, depth: int) -> frozenset[str]:
+        """The same of a schema; it looks into schemas for the same value, so far nested."""
+        found = self._schema_kinds.get(schema.number)
+        if found is not None:
+            return found
+        left = frozenset(KINDS)
+        if schema.number <= NOTHING_VALID or depth == 0:
+            return left
+        if schema.options is not None:
+            parts = [self._kinds_of(self.store[number], depth - 1) for number, positive in schema.options if positive]
+            left = frozenset().union(*parts) if len(parts) == len(schema.options) else left
+        else:
+            keywords = self.checked(schema).keywords  # which is not in itself, then
+            for name, value in keywords.items():
+                if name == "type":
+                    types = {value} if isinstance(value, str) else set(value)
+                    left &= types | {"number"} if "integer" in types else types
+                elif name == "const":
+                    left &= {kind_of(value, schema.place(name))}
+                elif name == "enum":
+                    left &= {kind_of(item, schema.place(name)) for item in value}
+                elif name in ("anyOf", "oneOf"):
+                    branches = [self.store.child(schema, name, i) for i in range(len(value))]
+                    left &= frozenset().union(*(self._kinds_of(branch, depth - 1) for branch in branches))
+                elif name == "$ref":
+                    left &= self._kinds_of(self.store.resolve(schema, name), depth - 1)
+        self._schema_kinds[schema.number] = left
+        return left
 
     def clauses(self, literals: Literals, kind: str) -> list[Any]:
         """The clauses of a set for values of `kind`; none: no such value is valid. Raises `GrammarError`."""

@@ -38,6 +38,8 @@ class Writer:
         self._store = store
         self._values: dict[tuple[Literals, int], Expression | None] = {}
         self._names: dict[tuple[Any, ...], str] = {}
+        #: By name wanted for a rule, the last number given to tell apart those that wanted it.
+        self._numbered: dict[str, int] = {}
         self._keys: dict[str, Expression] = {}
         self._waiting: list[tuple[str, str, list[Any], int]] = []
 
@@ -162,10 +164,11 @@ class Writer:
             self.rules[name] = options[0] if len(options) == 1 else Alternation(options)
 
     def _add(self, key: tuple[Any, ...], name: str, expression: Expression) -> str:
-        wanted, number = name, 1
+        wanted, number = name, self._numbered.get(name, 1)
         while name in self.rules:
             number += 1
             name = f"{wanted} ({number})"
+        self._numbered[wanted] = number
         self._names[key] = name
         self.rules[name] = expression
         return name

@@ -232,6 +232,14 @@ def test_rules_that_count_are_made_by_themselves() -> None:
     assert automaton["frame_maximum"].max() == 500
 
 
+def test_few_copies_of_something_large_are_counted() -> None:
+    """A rule without calls."""
+    found: Rules = {"S": seq(b"<", ref("T"), b">"), "T": rep(Bytes(b"0123456789" * 2), 1, 4)}
+    automaton = compile_grammar(frames_grammar(found))
+    assert automaton["frame_kind"].tolist().count(COUNTER) == 1
+    walk(stepmask.compile(frames_grammar(found), BYTES, use_cache=False), Earley(found, "S"), random.Random(0), 90)
+
+
 def test_what_flat_nets_do_not_have_goes_the_other_way() -> None:
     dead: Rules = {"S": alt(seq(b"a", ref("T")), b"b"), "T": seq(b"(", ref("T"), b")")}
     with pytest.raises(NotFlat):
