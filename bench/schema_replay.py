@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import os
 import resource
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -112,6 +113,9 @@ class Replayer:
             outcome.status = "refused" if is_refusal else "crash"
             kind = "" if isinstance(error, Refused) else f"{type(error).__name__}: "
             outcome.message = f"{kind}{error}"[:400]
+            if not is_refusal:
+                at = traceback.extract_tb(error.__traceback__)[-1]
+                outcome.message += f" ({Path(at.filename).name}, line {at.lineno}, in {at.name})"
             limit = getattr(error, "limit", None)
             outcome.keyword = f"Limits.{limit}" if limit else keyword_in(outcome.message, place)
         return outcome
