@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 #: Where reports go by default.
 OUT = Path(__file__).resolve().parent / "out"
 
 
-def summary(nanoseconds: Sequence[int]) -> dict[str, float]:
+def summary(nanoseconds: Sequence[int] | NDArray[np.int64]) -> dict[str, float]:
     """Count, mean, p50, p90, p99, p99.9 and max of a series of times, in microseconds."""
     if not len(nanoseconds):
         return {"count": 0}

@@ -37,6 +37,7 @@ os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELIS
 
 import numpy as np
 from common import OUT, bar_plot, machine, number, summary, table, write_json
+from numpy.typing import NDArray
 from peers import SCHEMA_LIBRARIES
 from schema_explain import explain
 from schema_replay import Outcome, Settings, Worker
@@ -105,7 +106,7 @@ def count(outcomes: Sequence[Outcome]) -> dict[str, int]:
     return counts
 
 
-def masks_of(outcomes: Sequence[Outcome], ids: set[str] | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
+def masks_of(outcomes: Sequence[Outcome], ids: set[str] | None = None) -> NDArray[np.int64]:
     """Nanoseconds of masks: all of them, or those of the valid instances of some schemas."""
     series = [
         masks
