@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from .grammar.expression import Grammar
     from .grammar.gbnf import gbnf
+    from .grammar.json_schema import json_schema
     from .grammar.json_value import json_object, json_value
     from .grammar.lark import lark
     from .grammar.limits import Limits
@@ -57,6 +58,7 @@ _HOMES = {
     "ebnf": ".grammar.ebnf",
     "gbnf": ".grammar.gbnf",
     "json_object": ".grammar.json_value",
+    "json_schema": ".grammar.json_schema",
     "json_value": ".grammar.json_value",
     "lark": ".grammar.lark",
     "reasoning": ".grammar.reasoning",

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from .determinize import Dfa, determinize, positions_of_dfa
 from .errors import GrammarTooLarge, GrammarUnsupported
 from .expression import (
     ALL_CODE_POINTS,
     Alternation,
+    ByteAutomaton,
     Bytes,
     Characters,
     Complement,
@@ -17,6 +20,7 @@ from .expression import (
     Expression,
     Intersection,
     Lookahead,
+    Machine,
     Reference,
     Repeat,
     Sequence,
@@ -128,12 +132,32 @@ class _Builder:
             self._lookaheads.append(node)
         elif isinstance(node, Intersection | Complement):
             net.automaton(closed_positions(node, self._limits), start, end)
+        elif isinstance(node, Machine):
+            states = [net.state() for _ in range(1 + max((0, *node.sources, *node.targets, *node.finals)))]
+            net.skip(start, states[0])
+            for source, label, target in zip(node.sources, node.labels, node.targets, strict=True):
+                self._edge(label, states[source], states[target])
+            for final in node.finals:
+                net.skip(states[final], end)
+        elif isinstance(node, ByteAutomaton):
+            edges = np.frombuffer(node.edges, np.int32).reshape(-1, 4)
+            net.table(edges, np.frombuffer(node.final, np.uint8), start, end)
         elif isinstance(node, Token) and self._symbols is not None:
             symbol = self._symbols.token(node.name)
             net.edge(start, symbol, symbol, end)
         else:
             kind = type(node).__name__.lower()
             raise GrammarUnsupported(f"a {kind} may not stand here", place_of(node.source))
+
+    def _edge(self, label: Expression, source: int, target: int) -> None:
+        """As `add`, but the states may have edges in and out."""
+        if isinstance(label, Bytes | Reference | Token):
+            self.add(label, source, target)
+            return
+        start, end = self.net.state(), self.net.state()
+        self.net.skip(source, start)
+        self.add(label, start, end)
+        self.net.skip(end, target)
 
     def _literal(self, text: bytes, start: int, end: int) -> None:
         if not text:

@@ -52,7 +52,7 @@ def compile_grammar(
         try:
             return _compile_rules(grammar, order, recursive, limits, absent_bytes)
         except GrammarTooLarge:
-            if not recursive or not limits.max_inlined_positions:
+            if not recursive or grammar.frames or not limits.max_inlined_positions:
                 raise
             # Rules put into each other may need many more states than frames that call each other.
             frames = replace(limits, max_inlined_positions=0)
@@ -65,7 +65,10 @@ def _compile_rules(
     grammar: Grammar, order: list[str], recursive: frozenset[str], limits: Limits, absent_bytes: frozenset[int]
 ) -> Automaton:
     with _recursion_room(_CALLS_PER_NODE * _checked_depth((grammar.rules[name] for name in order), limits)):
-        if recursive:
+        if grammar.frames:
+            keeping = Simplifier(grammar.rules, limits, frozenset(order))
+            rules = {name: keeping.kept_rule(name) for name in reversed(order)}  # callers first
+        elif recursive:
             rules = reduced_rules(grammar.rules, grammar.start, order, recursive, limits)
         else:
             simplifier = Simplifier(grammar.rules, limits)

@@ -15,6 +15,7 @@ from .expression import (
     Grammar,
     Intersection,
     Lookahead,
+    Machine,
     Reference,
     Repeat,
     Sequence,
@@ -114,6 +115,8 @@ def _with_children(node: Expression, parts: tuple[Expression, ...]) -> Expressio
         return replace(node, operands=parts)
     if isinstance(node, Repeat):
         return replace(node, body=parts[0])
+    if isinstance(node, Machine):
+        return replace(node, labels=parts)
     assert isinstance(node, Complement | Lookahead)
     return replace(node, operand=parts[0])
 

@@ -20,6 +20,7 @@ from .expression import (
     Expression,
     Grammar,
     Intersection,
+    Machine,
     Reference,
     Repeat,
     Sequence,
@@ -117,6 +118,7 @@ class _Recogniser:
         self._rests: dict[tuple[int, int, _Rest | None], _Rest] = {}
         self._edges: dict[int, tuple[_Edges, frozenset[int]]] = {}
         self._sources: dict[int, Source | None] = {}
+        self._machines: dict[int, dict[int, list[tuple[Expression, int]]]] = {}
         self._calls: dict[str, _Call] = {}  # that began here
         self._seen: set[tuple[_Rest | None, _Call]] = set()
         self._queue: list[tuple[_Rest | None, _Call]] = []
@@ -213,6 +215,11 @@ class _Recogniser:
                 self._add(self._rest(node.body, 0, self._rest(node, done, then), node), call)
         elif isinstance(node, Reference):
             self._call(node.rule, then, call)
+        elif isinstance(node, Machine) and node is not self._whole:
+            if rest.state in node.finals:
+                self._add(then, call)
+            for label, target in self._leaving(node).get(rest.state, ()):
+                self._add(self._rest(label, 0, self._rest(node, target, then), node), call)
         elif isinstance(node, Bytes):
             if rest.state == len(node.text):
                 self._add(then, call)
@@ -222,6 +229,15 @@ class _Recogniser:
             self._reading.append((rest, call))
             if not isinstance(node, Token) and rest.state in self._automaton(node)[1]:
                 self._add(then, call)
+
+    def _leaving(self, node: Machine) -> Mapping[int, list[tuple[Expression, int]]]:
+        """The edges of a machine by the state they leave."""
+        found = self._machines.get(id(node))
+        if found is None:
+            found = self._machines[id(node)] = {}
+            for source, label, target in zip(node.sources, node.labels, node.targets, strict=True):
+                found.setdefault(source, []).append((label, target))
+        return found
 
     def _call(self, rule: str, then: _Rest | None, caller: _Call) -> None:
         call = self._calls.get(rule)

@@ -117,6 +117,35 @@ class EndAnchor(Expression):
     """Empty; holds at the end of the text only."""
 
 
+@dataclass(frozen=True, eq=False)
+class Machine(Expression):
+    """What the paths of an automaton from state 0 to one of `finals` spell, each edge being an expression.
+
+    Edge `i` leads from state ``sources[i]`` to ``targets[i]`` and spells ``labels[i]``, which may be empty. For shapes
+    that sequences and alternations would blow up, such as a list of a hundred parts any of which may be left out.
+    """
+
+    sources: tuple[int, ...]
+    labels: tuple[Expression, ...]
+    targets: tuple[int, ...]
+    finals: tuple[int, ...]
+
+    # Comparing whole machines is not worth its time; the base class would take all of them for equal.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+@dataclass(frozen=True)
+class ByteAutomaton(Expression):
+    """The strings that lead from state 0 to a final state, each edge reading one byte of a range.
+
+    It may be non-deterministic, edges may lead back to state 0, and states may be of no use. `edges`: rows of four
+    int32 in native byte order, (source, low, high, target) with ``0 <= low <= high <= 255``, in any order; `final`:
+    one byte for each state, 1 where a string may end. Plain bytes, as tables may be large and are compared and hashed.
+    """
+
+    edges: bytes
+    final: bytes
+
+
 EMPTY = Bytes(b"")
 NOTHING = Alternation(())
 ALL_CODE_POINTS: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
@@ -128,7 +157,8 @@ class Grammar:
     """A parsed grammar: rules of expressions, a start rule, and what to call it in messages.
 
     `kind` is the front end (``regex``, ``choice``, ...), `text` the text it was given. Two grammars
-    with equal `rules` and `start` compile to the same automaton whatever their text.
+    with equal `rules` and `start` compile to the same automaton whatever their text. With
+    `frames` every rule is a frame as it is, and a reference a call; without, rules are inlined and solved as is best.
     """
 
     kind: str
@@ -136,6 +166,7 @@ class Grammar:
     rules: Mapping[str, Expression]
     start: str = "start"
     options: Mapping[str, Any] = field(default_factory=dict)
+    frames: bool = False
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= 60 else self.text[:57] + "..."

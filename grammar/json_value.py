@@ -101,7 +101,7 @@ def _grammar(start: str, whitespace: Whitespace, max_whitespace: int | None, max
                 Bytes(b'"'),
             )
         ),
-        "number": _number(max_digits),
+        "number": number(max_digits),
     }
     return Grammar(f"json_{start}", f"any JSON {start}", rules, start=start, options=options)
 
@@ -112,7 +112,8 @@ def _listed(opening: bytes, item: Expression, closing: bytes, between: Expressio
     return Sequence((Bytes(opening), between, Alternation((Bytes(closing), items))))
 
 
-def _number(max_digits: int | None) -> Expression:
+def number(max_digits: int | None) -> Expression:
+    """Any JSON number whose runs of digits have at most `max_digits` digits (None: any number)."""
     digits = Repeat(_DIGIT, 1, max_digits)
     more = Repeat(_DIGIT, 0, None if max_digits is None else max_digits - 1)
     integer = Alternation((Bytes(b"0"), Sequence((Characters(((0x31, 0x39),)), more))))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from .._numba import helper, kernel
 from .automaton import COUNTER, FINAL
-from .expression import Characters, Expression, Ranges, Repeat
+from .expression import Characters, Expression, Machine, Ranges, Repeat
 from .position import Int32Array, Uint8Array
 from .ranges import normalise, subtract
 from .simplify import children
@@ -38,7 +38,7 @@ def loop_classes(node: Expression) -> list[Ranges]:
             if repeated and at.ranges and (is_wide(at) or at.ranges[-1][1] > 0x7F):
                 found[at.ranges] = None
             continue
-        repeated = repeated or isinstance(at, Repeat)
+        repeated = repeated or isinstance(at, Repeat | Machine)
         stack.extend((child, repeated) for child in reversed(children(at)))
     return sorted(found, key=lambda ranges: (-count_code_points(ranges), ranges))
 

@@ -121,16 +121,20 @@ class Net:
 
     def automaton(self, part: PositionAutomaton, start: int, end: int) -> None:
         """The strings of `part` between two states."""
-        offset = self.n_states
-        self.n_states += part.n_states
-        sources = np.repeat(np.arange(part.n_states, dtype=np.int32), np.diff(part.edge_start))
-        self.source.frombytes((sources + np.int32(offset)).tobytes())
-        self.low.frombytes(part.low.tobytes())
-        self.high.frombytes(part.high.tobytes())
-        self.target.frombytes((part.target + np.int32(offset)).tobytes())
-        self.skip(start, offset)
-        for state in np.flatnonzero(part.final).tolist():
-            self.skip(state + offset, end)
+        source = np.repeat(np.arange(part.n_states, dtype=np.int32), np.diff(part.edge_start))
+        self.table(np.stack([source, part.low, part.high, part.target], axis=1), part.final, start, end)
+
+    def table(self, edges: Int32Array, final: Uint8Array, start: int, end: int) -> None:
+        """The strings that `edges`, rows (source, low, high, target), spell from their state 0 to one that is `final`."""
+        offset = np.int32(self.n_states)
+        self.n_states += len(final)
+        self.source.frombytes((edges[:, 0] + offset).tobytes())
+        self.low.frombytes(edges[:, 1].tobytes())
+        self.high.frombytes(edges[:, 2].tobytes())
+        self.target.frombytes((edges[:, 3] + offset).tobytes())
+        self.skip(start, int(offset))
+        for state in np.flatnonzero(final).tolist():
+            self.skip(state + int(offset), end)
 
     def placeholder(self) -> int:
         """A stand-in for the end of a part that is to be copied: that state's number is not known yet."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from .assemble import Frame
 from .expression import (
+    ByteAutomaton,
     Bytes,
     Characters,
     Complement,
@@ -90,6 +91,8 @@ class Sizes:
             fixed = fixed or self._fixed[id(part)]
         if isinstance(node, Bytes):
             size = len(node.text)
+        elif isinstance(node, ByteAutomaton):
+            size = len(node.final)
         elif isinstance(node, Characters):
             size = fragment(node.ranges).n_states - 1
         elif isinstance(node, (StartAnchor, EndAnchor, Token, Reference)):

@@ -24,12 +24,14 @@ from .expression import (
     EMPTY,
     NOTHING,
     Alternation,
+    ByteAutomaton,
     Bytes,
     Characters,
     Complement,
     Expression,
     Intersection,
     Lookahead,
+    Machine,
     Reference,
     Repeat,
     Sequence,
@@ -197,6 +199,8 @@ def _size(node: Expression, size_of_rule: Callable[[str], int], known: dict[int,
     if id(node) not in known:
         if isinstance(node, Bytes):
             total = len(node.text)
+        elif isinstance(node, ByteAutomaton):
+            total = len(node.final)
         elif isinstance(node, Characters):
             total = len(node.ranges)
         elif isinstance(node, Reference):
@@ -238,10 +242,19 @@ class Nullable:
             return node.minimum == 0 or self.of(node.body)
         if isinstance(node, Reference):
             return self.rules[node.rule]
-        return self.closed(node)[0] if isinstance(node, Intersection | Complement) else False
+        if isinstance(node, Machine):
+            reached, left = {0}, [0]
+            while left:
+                at = left.pop()
+                for source, label, target in zip(node.sources, node.labels, node.targets, strict=True):
+                    if source == at and target not in reached and self.of(label):
+                        reached.add(target)
+                        left.append(target)
+            return not reached.isdisjoint(node.finals)
+        return self.closed(node)[0] if isinstance(node, Intersection | Complement | ByteAutomaton) else False
 
     def closed(self, node: Expression) -> tuple[bool, bool]:
-        """(matches the empty string, matches others) of an intersection or complement."""
+        """(matches the empty string, matches others) of an intersection, a complement or an automaton."""
         if node not in self._closed:
             positions = closed_positions(node, self._limits)
             self._closed[node] = bool(positions.final[0]), not positions.without_empty_string().is_empty
@@ -266,7 +279,7 @@ def _productive(rules: dict[str, Expression], start: str, limits: Limits) -> dic
             return is_proper(node.body)
         if isinstance(node, Reference):
             return proper[node.rule]
-        return nullable.closed(node)[1] if isinstance(node, Intersection | Complement) else True
+        return nullable.closed(node)[1] if isinstance(node, Intersection | Complement | ByteAutomaton) else True
 
     changed = True
     while changed:
@@ -424,6 +437,8 @@ def _substituted(node: Expression, name: str, body: Expression, done: dict[int, 
             result = replace(node, parts=tuple(_substituted(p, name, body, done) for p in node.parts))
         elif isinstance(node, Alternation):
             result = replace(node, options=tuple(_substituted(o, name, body, done) for o in node.options))
+        elif isinstance(node, Machine):
+            result = replace(node, labels=tuple(_substituted(label, name, body, done) for label in node.labels))
         elif isinstance(node, Repeat):
             result = replace(node, body=_substituted(node.body, name, body, done))
         done[id(node)] = result

@@ -10,6 +10,7 @@ from .expression import (
     EMPTY,
     NOTHING,
     Alternation,
+    ByteAutomaton,
     Bytes,
     Characters,
     Complement,
@@ -17,6 +18,7 @@ from .expression import (
     Expression,
     Intersection,
     Lookahead,
+    Machine,
     Reference,
     Repeat,
     Sequence,
@@ -88,6 +90,8 @@ class Simplifier:
             result = NOTHING if NOTHING in operands else replace(node, operands=tuple(operands))
         elif isinstance(node, Complement | Lookahead):
             result = replace(node, operand=self.simplify(node.operand))
+        elif isinstance(node, Machine):
+            result = replace(node, labels=tuple(self.simplify(label) for label in node.labels))
         else:
             result = node
         self._done[id(node)] = (node, result)
@@ -192,7 +196,7 @@ def is_nullable(node: Expression) -> bool:
         return node.minimum == 0 or is_nullable(node.body)
     if isinstance(node, Intersection):
         return all(is_nullable(operand) for operand in node.operands)
-    return False
+    return isinstance(node, ByteAutomaton) and node.final[:1] == b"\x01"
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
@@ -207,7 +211,7 @@ def children(node: Expression) -> tuple[Expression, ...]:
         return node.operands
     if isinstance(node, Complement | Lookahead):
         return (node.operand,)
-    return ()
+    return node.labels if isinstance(node, Machine) else ()
 
 
 def depth(root: Expression) -> int:

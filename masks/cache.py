@@ -49,7 +49,7 @@ def path_of(fingerprint: str) -> Path:
 def grammar_digest(grammar: Grammar, limits: Limits) -> str:
     """Hex digest of what a grammar compiles from: its rules, its start, the limits and the format's version."""
     digest = hashlib.blake2b(digest_size=16)
-    parts: list[bytes] = [f"{VERSION}|{grammar.start}|{limits!r}".encode()]
+    parts: list[bytes] = [f"{VERSION}|{grammar.start}|{grammar.frames}|{limits!r}".encode()]
     for name, node in grammar.rules.items():
         parts.append(f"\x00rule {name!r}".encode())
         work: list[Any] = [node]

@@ -19,6 +19,7 @@ Earley parsing", 2002; regular parts by derivatives, Brzozowski, "Derivatives of
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as SequenceType
 from typing import Any
@@ -26,6 +27,7 @@ from typing import Any
 from stepmask.grammar.expression import (
     ALL_CODE_POINTS,
     Alternation,
+    ByteAutomaton,
     Bytes,
     Characters,
     Complement,
@@ -245,7 +247,7 @@ class _PlainGrammar:
             self.add(head, self.symbol(node))
         elif isinstance(node, Repeat):
             self.expand_repeat(head, node)
-        elif isinstance(node, Intersection | Complement):
+        elif isinstance(node, Intersection | Complement | ByteAutomaton):
             self.expand_regular(head, node)
         else:
             raise NotImplementedError(f"the oracle does not know {node!r}")
@@ -318,7 +320,7 @@ def _spans_between(low: bytes, high: bytes) -> list[tuple[_Span, ...]]:
 # --- regular parts ---
 
 # Forms: ("empty",), ("span", low, high), ("then", a, b), ("or", set), ("and", set), ("not", a) within all byte strings,
-# ("repeat", a, minimum, maximum).
+# ("repeat", a, minimum, maximum), ("automaton", edges, final states, states that the text so far may have led to).
 Form = tuple[Any, ...]
 NOTHING: Form = ("or", frozenset())
 _EMPTY: Form = ("empty",)
@@ -340,6 +342,9 @@ def regular_form(node: Expression, rules: Mapping[str, Expression], inside: tupl
     if isinstance(node, Complement):
         text = _repeat(regular_form(Characters(ALL_CODE_POINTS), rules), 0, None)
         return _both([text, _other(regular_form(node.operand, rules, inside))])
+    if isinstance(node, ByteAutomaton):
+        final = frozenset(state for state, flag in enumerate(node.final) if flag)
+        return "automaton", frozenset(struct.iter_unpack("4i", node.edges)), final, frozenset({0})
     if isinstance(node, Reference):
         if node.rule in inside:
             raise NotImplementedError(f"the oracle takes no recursion within a regular part: {node.rule}")
@@ -404,6 +409,8 @@ def can_be_empty(form: Form) -> bool:
         return not can_be_empty(form[1])
     if kind == "repeat":
         return form[2] == 0 or can_be_empty(form[1])
+    if kind == "automaton":
+        return not form[2].isdisjoint(form[3])
     return kind == "empty"
 
 
@@ -423,6 +430,10 @@ def derivative(form: Form, byte: int) -> Form:
         return _both(derivative(operand, byte) for operand in form[1])
     if kind == "not":
         return _other(derivative(form[1], byte))
+    if kind == "automaton":
+        _, edges, final, states = form
+        after = frozenset(to for source, low, high, to in edges if source in states and low <= byte <= high)
+        return ("automaton", edges, final, after) if after else NOTHING
     _, body, minimum, maximum = form
     less = _repeat(body, max(minimum - 1, 0), None if maximum is None else maximum - 1)
     return _then(derivative(body, byte), less)
@@ -431,6 +442,10 @@ def derivative(form: Form, byte: int) -> Form:
 def _collect_bounds(form: Form, bounds: set[int]) -> None:
     if form[0] == "span":
         bounds |= {form[1], form[2] + 1}
+    if form[0] == "automaton":
+        for _, low, high, _ in form[1]:
+            bounds |= {low, high + 1}
+        return
     for part in form[1:]:
         for inner in part if isinstance(part, frozenset) else [part]:
             if isinstance(inner, tuple):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+
 from stepmask.grammar.automaton import COUNTER, FINAL, H_ROOT_FRAME, LAZY, Automaton
 from stepmask.grammar.expression import (
     Alternation,
+    ByteAutomaton,
     Bytes,
     Characters,
     Complement,
@@ -74,6 +77,16 @@ def _find_ends(node: Expression, data: bytes, start: int, known: dict[tuple[int,
         return {start} if start == len(data) else set()
     if isinstance(node, Token):
         return set()
+    if isinstance(node, ByteAutomaton):
+        ends, states, at = set(), {0}, start
+        while states:
+            ends |= {at} if any(node.final[state] for state in states) else set()
+            if at == len(data):
+                break
+            edges = struct.iter_unpack("4i", node.edges)
+            states = {target for source, low, high, target in edges if source in states and low <= data[at] <= high}
+            at += 1
+        return ends
     raise TypeError(f"no meaning without rules: {node!r}")
 
 

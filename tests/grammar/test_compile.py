@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ from stepmask.grammar.expression import (
     EMPTY,
     NOTHING,
     Alternation,
+    ByteAutomaton,
     Bytes,
     Characters,
     Complement,
@@ -84,8 +86,22 @@ def counters_of_any_size() -> Iterator[None]:
         yield
 
 
+def automaton(final: bytes, *edges: tuple[int, int, int, int]) -> ByteAutomaton:
+    return ByteAutomaton(struct.pack(f"{4 * len(edges)}i", *itertools.chain(*edges)), final)
+
+
+#: a*b or a*, back to its start; (a|ab|b)c, non-deterministic; nothing.
+AUTOMATA = (
+    automaton(b"\1\1", (0, 97, 97, 0), (0, 98, 98, 1)),
+    automaton(b"\0\0\0\1", (0, 97, 98, 2), (0, 97, 97, 1), (1, 98, 98, 2), (2, 99, 99, 3)),
+    automaton(b"\0\0", (0, 97, 97, 1), (1, 97, 97, 0)),
+)
 plain_leaves = st.sampled_from(
-    [Bytes(b"a"), Bytes(b"b"), Bytes("é".encode()), Bytes(b"ab"), EMPTY, AB, Characters(((98, 99), (0xE8, 0xEA)))]
+    [
+        *(Bytes(text.encode()) for text in ("a", "b", "é", "ab")),
+        *(EMPTY, AB, Characters(((98, 99), (0xE8, 0xEA)))),
+        *AUTOMATA,
+    ]
 )
 
 

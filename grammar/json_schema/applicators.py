@@ -1,0 +1,145 @@
+"""Keywords that apply schemas to the same value: logic, conditions and references."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from ..errors import GrammarTooLarge
+from .conditions import branches_of
+from .disjoint import are_disjoint
+from .expand import Expander, Item, Keyword, Option, State
+from .schemas import Schema
+from .values import KINDS
+
+_ANY_KIND = frozenset(KINDS)
+_LOGIC = ("allOf", "anyOf", "oneOf")
+#: Schemas of an `anyOf` within the scope of an unevaluated keyword: every set of them that may hold is looked at.
+_MAX_SETTLED = 8
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+
+
+def in_place(expander: Expander, schema: Schema) -> list[Schema]:
+    """The schemas that a schema applies to the same value."""
+    store, keywords = expander.store, schema.keywords
+    found = [store.child(schema, name, i) for name in _LOGIC if name in keywords for i in range(len(keywords[name]))]
+    found += [store.child(schema, name) for name in ("not", "if", "then", "else") if name in keywords]
+    for name in ("dependentSchemas", "dependencies"):
+        for key, value in keywords.get(name, {}).items():
+            if not isinstance(value, (list, str)):
+                found.append(store.child(schema, name, key))
+    return found + [store.resolve(schema, name) for name in _REFERENCES if name in keywords]
+
+
+def _item(expander: Expander, schema: Schema, positive: bool, scopes: tuple[int, ...] = ()) -> Item:
+    return (*expander.store.literal(schema, positive), scopes)
+
+
+# -------------------------------------------------------------------------------------------------------------- logic
+def _all_of(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
+    return all(state.push(expander.store.literal(part), scopes) for part in branches_of(expander, schema, "allOf"))
+
+
+def _not_all_of(expander: Expander, schema: Schema, value: Any) -> list[Option]:
+    return [Option((_item(expander, part, False),)) for part in branches_of(expander, schema, "allOf")]
+
+
+def _any_of(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
+    branches = branches_of(expander, schema, "anyOf")
+    if not scopes:
+        return expander.choose(state, [Option((_item(expander, branch, True),)) for branch in branches])
+    # What is evaluated depends on which of them hold: each is said to hold or not to.
+    if len(branches) > _MAX_SETTLED:
+        raise GrammarTooLarge(
+            f"an anyOf of {len(branches)} schemas, whose evaluated parts matter to an unevaluated keyword around it",
+            schema.place("anyOf"),
+            limit="max_schema_alternatives",
+        )
+    options = []
+    for holds in product((True, False), repeat=len(branches)):
+        if any(holds):
+            parts = zip(branches, holds, strict=True)
+            options.append(Option(tuple(_item(expander, part, held, scopes if held else ()) for part, held in parts)))
+    return expander.choose(state, options)
+
+
+def _not_any_of(expander: Expander, schema: Schema, value: Any) -> list[Option]:
+    return [Option(tuple(_item(expander, branch, False) for branch in branches_of(expander, schema, "anyOf")))]
+
+
+def _one_of(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
+    branches = branches_of(expander, schema, "oneOf")
+    disjoint = are_disjoint(expander, branches)
+    options = []
+    for i, branch in enumerate(branches):
+        items = [_item(expander, branch, True, scopes)]
+        items += [
+            _item(expander, other, False) for j, other in enumerate(branches) if j != i and not disjoint(branch, other)
+        ]
+        options.append(Option(tuple(items)))
+    return expander.choose(state, options)
+
+
+def _not_one_of(expander: Expander, schema: Schema, value: Any) -> list[Option]:
+    branches = branches_of(expander, schema, "oneOf")
+    options = [Option(tuple(_item(expander, branch, False) for branch in branches))]
+    disjoint = are_disjoint(expander, branches)
+    for i, branch in enumerate(branches):
+        for other in branches[i + 1 :]:
+            if not disjoint(branch, other):
+                options.append(Option((_item(expander, branch, True), _item(expander, other, True))))
+    return options
+
+
+def _not(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
+    return state.push(expander.store.literal(expander.store.child(schema, "not"), False))
+
+
+def _not_not(expander: Expander, schema: Schema, value: Any) -> list[Option]:
+    return [Option((_item(expander, expander.store.child(schema, "not"), True),))]
+
+
+def _condition(
+    expander: Expander, schema: Schema, positive: bool, scopes: tuple[int, ...]
+) -> tuple[list[Option], bool]:
+    """The ways of `if`, and whether there is anything to decide."""
+    condition = expander.store.child(schema, "if")
+    options = []
+    for holds, name in ((True, "then"), (False, "else")):
+        items = [_item(expander, condition, holds, scopes if holds else ())]
+        if name in schema.keywords:
+            items.append(_item(expander, expander.store.child(schema, name), positive, scopes if positive else ()))
+        elif not positive:
+            continue
+        options.append(Option(tuple(items)))
+    return options, bool({"then", "else"} & schema.keywords.keys()) or bool(scopes)
+
+
+def _if(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
+    options, matters = _condition(expander, schema, True, scopes)
+    return not matters or expander.choose(state, options)
+
+
+def _not_if(expander: Expander, schema: Schema, value: Any) -> list[Option]:
+    return _condition(expander, schema, False, ())[0]
+
+
+# --------------------------------------------------------------------------------------------------------- references
+def _reference(name: str) -> Keyword:
+    def positive(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
+        return state.push(expander.store.literal(expander.store.resolve(schema, name)), scopes)
+
+    def negative(expander: Expander, schema: Schema, value: Any) -> list[Option]:
+        return [Option((_item(expander, expander.store.resolve(schema, name), False),))]
+
+    return Keyword(_ANY_KIND, positive, negative)
+
+
+APPLICATORS = {
+    "allOf": Keyword(_ANY_KIND, _all_of, _not_all_of),
+    "anyOf": Keyword(_ANY_KIND, _any_of, _not_any_of),
+    "oneOf": Keyword(_ANY_KIND, _one_of, _not_one_of),
+    "not": Keyword(_ANY_KIND, _not, _not_not),
+    "if": Keyword(_ANY_KIND, _if, _not_if),
+    **{name: _reference(name) for name in _REFERENCES},
+}

@@ -1,0 +1,83 @@
+"""Schemas that ask only which names an object has, as formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from .presence import Formula, all_of, any_of, exactly_one, has, lacks, negated
+from .schemas import Schema
+
+if TYPE_CHECKING:
+    from .expand import Expander
+
+#: What a schema may hold for its conditions on names to be one formula.
+_PRESENCE = frozenset(
+    ("required", "dependentRequired", "dependencies", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "type")
+)
+
+
+def presence(expander: Expander, schema: Schema, positive: bool) -> Formula | None:
+    """A schema that asks only which names an object has, or its negation, as a formula; None for other schemas.
+
+    So conditions that would multiply to very many alternatives stay one.
+    """
+    found = _presence(expander, schema)
+    return found if found is None or positive else negated(found)
+
+
+def _presence(expander: Expander, schema: Schema) -> Formula | None:
+    if isinstance(schema.value, bool):
+        return schema.value
+    known = expander.presences.get(schema.number, ...)
+    if known is not ...:
+        return known  # type: ignore[return-value]
+    expander.presences[schema.number] = None
+    expander.presences[schema.number] = found = _read_presence(expander, schema)
+    return found
+
+
+def _read_presence(expander: Expander, schema: Schema) -> Formula | None:
+    keywords = expander.checked(schema).keywords
+    if schema.options is not None or not keywords.keys() <= _PRESENCE:
+        return None
+    parts: list[Formula] = []
+    if "type" in keywords:
+        types = keywords["type"]
+        parts.append("object" in ([types] if isinstance(types, str) else types))
+    parts += [has(name) for name in keywords.get("required", ())]
+    for name in ("dependentRequired", "dependencies"):
+        for key, needed in keywords.get(name, {}).items():
+            if isinstance(needed, (bool, Mapping)):
+                inner = _presence(expander, expander.store.child(schema, name, key))
+                if inner is None:
+                    return None
+                parts.append(any_of((lacks(key), inner)))
+            else:
+                names = [needed] if isinstance(needed, str) else needed
+                parts.append(any_of((lacks(key), all_of(map(has, names)))))
+    for name, join in (("allOf", all_of), ("anyOf", any_of), ("oneOf", exactly_one)):
+        if name in keywords:
+            found = [_presence(expander, branch) for branch in branches_of(expander, schema, name)]
+            if None in found:
+                return None
+            parts.append(join(found))  # type: ignore[arg-type,operator]
+    singles = {}
+    for name in ("not", "if", "then", "else"):
+        if name in keywords:
+            singles[name] = _presence(expander, expander.store.child(schema, name))
+            if singles[name] is None:
+                return None
+    if "not" in singles:
+        parts.append(negated(singles["not"]))  # type: ignore[arg-type]
+    if "if" in singles:
+        condition = singles["if"]
+        then, other = singles.get("then", True), singles.get("else", True)
+        parts.append(any_of((negated(condition), then)))  # type: ignore[arg-type]
+        parts.append(any_of((condition, other)))  # type: ignore[arg-type]
+    return all_of(parts)
+
+
+def branches_of(expander: Expander, schema: Schema, name: str) -> list[Schema]:
+    """The schemas of a keyword that has a list of them."""
+    return [expander.store.child(schema, name, i) for i in range(len(schema.keywords[name]))]

@@ -1,0 +1,87 @@
+"""Sets of schemas that no value satisfies, as far as that can be seen before any automaton is built.
+
+"Empty" is always true when it is said. What is not seen here - a schema that needs itself, an object whose conditions
+exclude each other in some deep way - is found when the automata are trimmed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .clauses import ArrayClause, NumberClause, ObjectClause, ScalarClause, StringClause
+from .numbers import number_expression
+from .presence import settled
+from .schemas import NONE, NOTHING_VALID, Literals
+from .shapes import ObjectShape, item_literals
+from .strings import string_expression
+from .values import KINDS
+
+if TYPE_CHECKING:
+    from .expand import Expander
+
+#: Sets within sets that are looked into.
+_MAX_DEPTH = 6
+
+
+class Emptiness:
+    """Answers, remembered by set and kind."""
+
+    def __init__(self) -> None:
+        self.expander: Expander = None  # type: ignore[assignment]  # they need each other
+        self._known: dict[tuple[Literals, str], bool] = {}
+        self._open: set[tuple[Literals, str]] = set()
+
+    def is_empty(self, literals: Literals) -> bool:
+        """No value at all satisfies the set."""
+        if not literals:
+            return False
+        if literals == NONE or (NOTHING_VALID, True) in literals:
+            return True
+        return all(self.is_empty_kind(literals, kind) for kind in KINDS)
+
+    def is_empty_kind(self, literals: Literals, kind: str) -> bool:
+        """No value of `kind` satisfies the set."""
+        key = literals, kind
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        if key in self._open or len(self._open) >= _MAX_DEPTH:
+            return False  # of what needs itself nothing is said
+        self._open.add(key)
+        try:
+            found = all(self.is_contradictory(kind, clause) for clause in self.expander.clauses(literals, kind))
+        finally:
+            self._open.discard(key)
+        # An answer that hangs on an open question might be another one without it.
+        if found or not self._open:
+            self._known[key] = found
+        return found
+
+    def is_contradictory(self, kind: str, clause: Any) -> bool:
+        """No value of `kind` satisfies a clause."""
+        if isinstance(clause, ScalarClause):
+            return clause.allowed.isdisjoint((None,) if kind == "null" else (True, False))
+        if isinstance(clause, NumberClause):
+            return number_expression(clause.constraint) is None
+        if isinstance(clause, StringClause):
+            return string_expression(clause.constraint, limits=self.expander.limits) is None
+        if isinstance(clause, ArrayClause):
+            return self._array(clause)
+        return self._object(clause)
+
+    def _array(self, clause: ArrayClause) -> bool:
+        if clause.maximum is not None and clause.maximum < clause.minimum:
+            return True
+        looked_at = min(clause.minimum, 1 + max((low for low, _, _ in clause.items), default=0))
+        return any(self.is_empty(item_literals(clause, i)) for i in range(looked_at))
+
+    def _object(self, clause: ObjectClause) -> bool:
+        if clause.maximum is not None and (clause.maximum < clause.minimum or clause.maximum < len(clause.required)):
+            return True
+        known = {**dict.fromkeys(clause.required, True), **dict.fromkeys(clause.absent, False)}
+        if any(settled(condition, known) is False for condition in clause.conditions):
+            return True
+        if not clause.required:
+            return False
+        shape = ObjectShape(self.expander, clause)
+        return any(not shape.may_have(name) for name in clause.required)

@@ -1,0 +1,239 @@
+"""Sets of schemas as unions of clauses: the disjunctive normal form, for one kind of value at a time.
+
+Only what can matter to a value of that kind is looked at: an alternative for another kind is gone at once, and the
+negation of a schema of another kind holds. Negations are pushed down to the keywords (De Morgan), each of which says
+in `Keyword.negative` what violates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import GrammarError, GrammarTooLarge
+from ..limits import Limits
+from .clauses import CLAUSES, Clause
+from .conditions import presence
+from .keywords import check_keywords
+from .presence import Formula
+from .schemas import ANYTHING, NOTHING_VALID, Literal, Literals, Schema, SchemaStore
+
+if TYPE_CHECKING:
+    from .emptiness import Emptiness
+    from .values import Named
+
+Result = TypeVar("Result")
+
+#: A literal and the scopes, of unevaluated keywords around it, that see what it evaluates.
+Item = tuple[int, bool, tuple[int, ...]]
+#: Adds something to a clause; False: that contradicts what is there.
+Fact = Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to go on: more literals, and more facts."""
+
+    items: tuple[Item, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+
+#: Keywords that may leave a choice.
+_HAS_CHOICE = {"anyOf", "oneOf", "not", "if", "dependencies", "dependentSchemas", "allOf"}
+#: A negation that holds for every value of a kind.
+HOLDS: list[Option] = [Option()]
+
+
+@dataclass(eq=False)
+class State:
+    """A clause being made: what is still to be looked at, the choices still to be taken, and what is known."""
+
+    todo: list[Item]
+    choices: list[list[Option]] = field(default_factory=list)
+    clause: Any = None
+    scopes: int = 0
+    seen: set[Item] = field(default_factory=set)
+
+    def copy(self) -> State:
+        return State(self.todo.copy(), self.choices.copy(), self.clause.copy(), self.scopes, self.seen.copy())
+
+    def push(self, literal: Literal, scopes: tuple[int, ...] = ()) -> bool:
+        """Ask for a literal too."""
+        if literal[0] <= NOTHING_VALID:
+            return literal[0] == ANYTHING
+        self.todo.append((*literal, scopes))
+        return True
+
+
+@dataclass(frozen=True)
+class Keyword:
+    """How a keyword is enforced on values of `kinds`: `positive` adds to a state, `negative` gives what violates it."""
+
+    kinds: frozenset[str]
+    positive: Callable[[Expander, Schema, Any, State, tuple[int, ...]], bool]
+    negative: Callable[[Expander, Schema, Any], list[Option]]
+
+
+class Expander:
+    """Clauses of sets of schemas, remembered."""
+
+    def __init__(
+        self, store: SchemaStore, limits: Limits, emptiness: Emptiness, ignore_unknown_formats: bool = False
+    ) -> None:
+        from .keyword_table import KEYWORDS  # they need what is defined here
+
+        self.store = store
+        self.emptiness = emptiness
+        self.limits = limits
+        self.kind = ""
+        self.ignore_unknown_formats = ignore_unknown_formats
+        #: Where each pattern stands first, for messages.
+        self.places: dict[str, str] = {}
+        #: What is known of schemas: the values of `enum` and `const`, and conditions on names.
+        self.named: dict[tuple[int, str], Named] = {}
+        self.presences: dict[int, Formula | None] = {}
+        self._keywords: dict[str, Keyword] = KEYWORDS
+        self._done: dict[tuple[Literals, str], list[Any]] = {}
+        self._checked: set[int] = set()
+
+    def clauses(self, literals: Literals, kind: str) -> list[Any]:
+        """The clauses of a set for values of `kind`; none: no such value is valid. Raises `GrammarError`."""
+        key = literals, kind
+        found = self._done.get(key)
+        if found is None:
+            outer, self.kind = self.kind, kind
+            try:
+                items = [(number, positive, ()) for number, positive in sorted(literals)]
+                found = list(self._expanded(State(items, clause=CLAUSES[kind]())))
+            finally:
+                self.kind = outer
+            self._done[key] = found
+        return found
+
+    def _expanded(self, start: State) -> Iterator[Clause]:
+        work = [start]
+        made = 0
+        while work:
+            state = work.pop()
+            if not self._close(state):
+                continue
+            if not state.choices:
+                made += 1
+                yield state.clause
+                continue
+            if self.emptiness.is_contradictory(self.kind, state.clause):
+                continue
+            choice = min(state.choices, key=len)
+            state.choices.remove(choice)
+            if made + len(work) + len(choice) > self.limits.max_schema_alternatives:
+                raise GrammarTooLarge(
+                    "the alternatives of a schema multiply to too many",
+                    self.store[start.todo[0][0]].pointer if start.todo else None,
+                    limit="max_schema_alternatives",
+                )
+            for option in reversed(choice):
+                other = state.copy()
+                if self.take(other, option):
+                    work.append(other)
+
+    def take(self, state: State, option: Option) -> bool:
+        """Go one way. False: it is contradictory."""
+        for number, positive, scopes in option.items:
+            if not state.push((number, positive), scopes):
+                return False
+        return all(fact(state.clause) for fact in option.facts)
+
+    def choose(self, state: State, options: list[Option]) -> bool:
+        """One of `options` must hold."""
+        if any(not option.items and not option.facts for option in options):
+            return True
+        if len(options) == 1:
+            return self.take(state, options[0])
+        if options:
+            state.choices.append(options)
+        return bool(options)
+
+    def _close(self, state: State) -> bool:
+        """Look at everything in which there is no choice."""
+        while state.todo:
+            # What an item asks for comes before what was asked for after it, as in the schema's text.
+            item, later = state.todo[0], state.todo[1:]
+            state.todo.clear()
+            if not self._look_at(state, item):
+                return False
+            state.todo += later
+        return True
+
+    def _look_at(self, state: State, item: Item) -> bool:
+        if item in state.seen:
+            return True
+        number, positive, scopes = item
+        if (number, not positive, scopes) in state.seen:
+            return False
+        state.seen.add(item)
+        schema = self.store[number]
+        if schema.options is not None:
+            return self._either(state, schema.options, positive, scopes)
+        self.checked(schema)
+        if self.kind == "object" and not scopes and _HAS_CHOICE & schema.keywords.keys():
+            formula = presence(self, schema, positive)
+            if formula is not None:
+                return bool(state.clause.condition(formula))
+        return self._positive(state, schema, scopes) if positive else self._negative(state, schema)
+
+    def located(self, pattern: str, build: Callable[[], Result]) -> Result:
+        """Do something with a pattern; what is wrong with it is said to be where it stands."""
+        try:
+            return build()
+        except GrammarError as error:
+            place = self.places.get(pattern)
+            if place is None or (error.place or "").startswith("#"):
+                raise
+            error.args = (f"{error.args[0]} (in {pattern!r} at {place})",)
+            error.place = place
+            raise
+
+    def checked(self, schema: Schema) -> Schema:
+        """The schema, its keywords known to have values of the right form."""
+        if schema.number not in self._checked:
+            check_keywords(schema)
+            self._checked.add(schema.number)
+        return schema
+
+    def _either(self, state: State, options: tuple[Literal, ...], positive: bool, scopes: tuple[int, ...]) -> bool:
+        if positive:
+            return self.choose(state, [Option(((*literal, scopes),)) for literal in options])
+        return all(state.push(self.negated(literal)) for literal in options)
+
+    def negated(self, literal: Literal) -> Literal:
+        return self.store.literal(self.store[literal[0]], not literal[1])
+
+    def _positive(self, state: State, schema: Schema, scopes: tuple[int, ...]) -> bool:
+        keywords = schema.keywords
+        unevaluated = {"object": "unevaluatedProperties", "array": "unevaluatedItems"}.get(self.kind)
+        if unevaluated is not None and unevaluated in keywords:
+            state.scopes += 1
+            scope = state.scopes
+            literal = self.store.literal(self.store.child(schema, unevaluated))
+            state.clause.unevaluated.append((scope, literal))
+            for outer in scopes:
+                state.clause.evaluation(outer).everything = True
+            scopes = (*scopes, scope)
+        for name, value in keywords.items():
+            keyword = self._keywords.get(name)
+            if keyword is not None and self.kind in keyword.kinds:
+                if not keyword.positive(self, schema, value, state, scopes):
+                    return False
+        return True
+
+    def _negative(self, state: State, schema: Schema) -> bool:
+        options: list[Option] = []
+        for name, value in schema.keywords.items():
+            keyword = self._keywords.get(name)
+            if keyword is not None and self.kind in keyword.kinds:
+                found = keyword.negative(self, schema, value)
+                if found is HOLDS:
+                    return True
+                options += found
+        return self.choose(state, options)

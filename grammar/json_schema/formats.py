@@ -1,0 +1,79 @@
+"""The formats of JSON Schema as languages of code points: the registry. Where a standard is regular, all of it is there.
+
+Each is written as a pattern of ECMA 262 that the whole string must match. Notes say what is left out, which is only
+ever strings that are valid: what is not regular, or would be out of all proportion in states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+
+from ..expression import Expression, Repeat, Source
+from ..limits import Limits
+from ..regex_ecma import EcmaParser
+from ..regex_syntax import UNICODE
+from ..simplify import Simplifier
+from . import formats_net, formats_regex, formats_text, formats_time
+
+#: Drafts of JSON Schema, oldest first.
+DRAFTS = ("draft4", "draft6", "draft7", "draft2019-09", "draft2020-12")
+
+
+class _FormatParser(EcmaParser):
+    """Reads the pattern of a format: places are that of the format, not in its pattern."""
+
+    name = ""
+
+    def source(self, start: int, end: int) -> Source:
+        return Source(self.pattern[start:end], f"format {self.name}")
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format: what it matches, the `drafts` of JSON Schema that define it, and a `note` for the documentation."""
+
+    name: str
+    pattern: Callable[[], str]
+    drafts: tuple[str, ...]
+    note: str
+
+    @cached_property
+    def expression(self) -> Expression:
+        """The strings of the format, as code points."""
+        parser = _FormatParser(self.pattern(), UNICODE, Limits())
+        parser.name = self.name
+        return Simplifier({}, Limits()).simplify(Repeat(parser.parse(), 1, 1))
+
+
+def _formats() -> Mapping[str, Format]:
+    found: dict[str, Format] = {}
+
+    def add(name: str, pattern: Callable[[], str], since: str, note: str) -> None:
+        found[name] = Format(name, pattern, DRAFTS[DRAFTS.index(since) :], note)
+
+    add("date-time", formats_time.date_time, "draft4", "RFC 3339, section 5.6. " + formats_time.LEAP_SECONDS)
+    add("date", formats_time.date, "draft7", "RFC 3339, full-date, with the days of each month and leap years")
+    add("time", formats_time.time, "draft7", "RFC 3339, full-time: with an offset. " + formats_time.LEAP_SECONDS)
+    add("duration", formats_time.duration, "draft2019-09", "RFC 3339, appendix A, in upper case")
+    add("email", formats_net.email, "draft4", "RFC 5321, Mailbox. " + formats_net.MAILBOX)
+    add("idn-email", formats_net.idn_email, "draft7", "RFC 6531, Mailbox. " + formats_net.IDN_MAILBOX)
+    add("hostname", formats_net.hostname, "draft4", "RFC 1123, section 2.1. " + formats_net.HOSTNAME)
+    add("ipv4", formats_net.ipv4, "draft4", "RFC 2673, section 3.2: four decimal numbers, without leading zeros")
+    add("ipv6", formats_net.ipv6, "draft4", "RFC 4291, section 2.2, without zones and prefixes")
+    add("uri", formats_net.uri, "draft4", "RFC 3986, URI")
+    add("uri-reference", formats_net.uri_reference, "draft6", "RFC 3986, URI-reference")
+    add("iri", formats_net.iri, "draft7", "RFC 3987, IRI, without the formatting characters of its section 4.1")
+    add("iri-reference", formats_net.iri_reference, "draft7", "RFC 3987, IRI-reference, otherwise as iri")
+    add("uuid", formats_text.uuid, "draft2019-09", "RFC 4122, section 3, of any version and variant")
+    add("json-pointer", formats_text.json_pointer, "draft6", "RFC 6901, section 3: the form as a string")
+    add("relative-json-pointer", formats_text.relative_json_pointer, "draft7", formats_text.RELATIVE_POINTER)
+    add("uri-template", formats_text.uri_template, "draft6", "RFC 6570, section 2. " + formats_text.TEMPLATE)
+    add("regex", formats_regex.regex, "draft7", formats_regex.NOTE)
+    return MappingProxyType(found)
+
+
+#: All formats that are enforced, by name.
+FORMATS: Mapping[str, Format] = _formats()

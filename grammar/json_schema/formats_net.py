@@ -1,0 +1,121 @@
+"""Addresses, names of hosts, and identifiers of resources as patterns."""
+
+from __future__ import annotations
+
+MAILBOX = "Of address literals those of IPv4 and IPv6, the only tags that are registered. No limits of length"
+IDN_MAILBOX = "Labels of the domain are of ASCII letters, digits and hyphens and of any other letters, marks and digits"
+HOSTNAME = (
+    "Labels that begin with xn-- are left out: whether they are valid (RFC 5891) no automaton can say. Of the names of "
+    "at most 253 characters those of up to 4 labels of any length, 7 of up to 35, or 15 of up to 15 characters"
+)
+
+_HEXADECIMAL = "[0-9A-Fa-f]"
+_OCTET = "(?:[0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])"
+_GROUP = f"{_HEXADECIMAL}{{1,4}}"
+PERCENT = f"%{_HEXADECIMAL}{{2}}"
+#: ucschar of RFC 3987, less the formatting characters that its section 4.1 forbids.
+UCS = (
+    "\\xA0-\\u200D\\u2010-\\u2029\\u202F-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFEF"
+    + "".join(f"\\u{{{plane:X}0000}}-\\u{{{plane:X}FFFD}}" for plane in range(1, 0xE))
+    + "\\u{E1000}-\\u{EFFFD}"
+)
+PRIVATE = "\\uE000-\\uF8FF\\u{F0000}-\\u{FFFFD}\\u{100000}-\\u{10FFFD}"
+
+
+def ipv4() -> str:
+    """Four numbers from 0 to 255."""
+    return f"{_OCTET}(?:\\.{_OCTET}){{3}}"
+
+
+def ipv6(least_zeros: int = 1) -> str:
+    """IPv6address of RFC 3986, appendix A; ``::`` stands for `least_zeros` groups at least."""
+    last = f"(?:{_GROUP}:{_GROUP}|{ipv4()})"
+    options = [f"(?:{_GROUP}:){{6}}{last}"]
+    for before in range(9 - least_zeros):
+        # So many groups before `::`, and at most the others behind it, the last two of them perhaps as IPv4.
+        begun = f"(?:{_GROUP}:){{{before - 1}}}{_GROUP}" if before else ""
+        room = 8 - least_zeros - before
+        behind = f"(?:{_GROUP}:){{0,{room - 2}}}{last}|{_GROUP}|" if room >= 2 else f"{_GROUP}|" if room else ""
+        options.append(f"{begun}::(?:{behind})")
+    return f"(?:{'|'.join(options)})"
+
+
+def hostname() -> str:
+    """LDH labels that begin and end with a letter or digit, at most 63 characters each."""
+
+    ends, inner = "[A-Za-z0-9]", "[A-Za-z0-9-]"
+
+    def rest(longest: int) -> str:
+        return f"(?:{inner}{{0,{longest - 1}}}{ends})?"
+
+    def label(longest: int) -> str:
+        behind_xn = f"{ends}{rest(longest - 3)}|-{ends}{rest(longest - 4)}|"
+        behind_x = f"[A-MO-Za-mo-z0-9]{rest(longest - 2)}|-{inner}{{0,{longest - 3}}}{ends}|[Nn](?:{behind_xn})|"
+        return f"(?:[A-WYZa-wyz0-9]{rest(longest - 1)}|[Xx](?:{behind_x}))"
+
+    four = f"(?:{label(63)}\\.){{0,3}}{label(61)}|{label(63)}"
+    return f"(?:{four}|(?:{label(35)}\\.){{0,6}}{label(35)}|(?:{label(15)}\\.){{0,14}}{label(15)})"
+
+
+def _mailbox(atom: str, quoted: str, label: str) -> str:
+    local = f'(?:{atom}+(?:\\.{atom}+)*|"(?:{quoted}|\\\\[ -~])*")'
+    literal = f"\\[(?:{ipv4()}|[Ii][Pp][Vv]6:{ipv6(least_zeros=2)})\\]"
+    return f"{local}@(?:{label}(?:\\.{label})*|{literal})"
+
+
+_ATEXT = "A-Za-z0-9!#$%&'*+/=?^_`{|}~-"
+
+
+def email() -> str:
+    """Mailbox of RFC 5321, section 4.1.2."""
+    return _mailbox(f"[{_ATEXT}]", "[ !#-\\[\\]-~]", "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
+
+
+def idn_email() -> str:
+    """Mailbox of RFC 5321 as RFC 6531, section 3.3, extends it."""
+    other = "\\u0080-\\u{10FFFF}"
+    letters = "A-Za-z0-9\\p{Ll}\\p{Lo}\\p{Lm}\\p{Nd}"
+    label = f"[{letters}](?:[{letters}\\p{{Mn}}\\p{{Mc}}-]*[{letters}\\p{{Mn}}\\p{{Mc}}])?"
+    return _mailbox(f"[{_ATEXT}{other}]", f"[ !#-\\[\\]-~{other}]", label)
+
+
+# Identifiers of resources (RFC 3986, appendix A; RFC 3987, section 2.2, for the letters beyond ASCII)
+
+
+def _identifier(letters: str, private: str, *, relative: bool) -> str:
+    plain = f"A-Za-z0-9._~!$&'()*+,;=\\-{letters}"
+
+    def pieces(more: str, count: str) -> str:
+        return f"(?:[{plain}{more}]|{PERCENT}){count}"
+
+    segment, begun = pieces(":@", "*"), pieces(":@", "+")
+    future = "[Vv][0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:\\-]+"
+    host = f"(?:\\[(?:{ipv6()}|{future})\\]|{pieces('', '*')})"
+    authority = f"//(?:{pieces(':', '*')}@)?{host}(?::[0-9]*)?(?:/{segment})*"
+    absolute = f"/(?:{begun}(?:/{segment})*)?"
+    tail = f"(?:\\?{pieces(':@/?' + private, '*')})?(?:#{pieces(':@/?', '*')})?"
+    whole = f"[A-Za-z][A-Za-z0-9+.\\-]*:(?:{authority}|{absolute}|{begun}(?:/{segment})*|){tail}"
+    if not relative:
+        return whole
+    reference = f"(?:{authority}|{absolute}|{pieces('@', '+')}(?:/{segment})*|){tail}"
+    return f"(?:{whole}|{reference})"
+
+
+def uri() -> str:
+    """URI: with a scheme."""
+    return _identifier("", "", relative=False)
+
+
+def uri_reference() -> str:
+    """URI-reference."""
+    return _identifier("", "", relative=True)
+
+
+def iri() -> str:
+    """IRI: with a scheme."""
+    return _identifier(UCS, PRIVATE, relative=False)
+
+
+def iri_reference() -> str:
+    """IRI-reference."""
+    return _identifier(UCS, PRIVATE, relative=True)

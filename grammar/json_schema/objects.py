@@ -1,0 +1,200 @@
+"""Objects: the automaton over the names of one clause.
+
+A state says which names are settled, how many properties there are as far as that matters, what is left of the
+conditions on names, and which violations are still to be shown. In declared order names are settled one after the
+other; in any order a state holds the set of names seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import GrammarTooLarge, GrammarUnsupported
+from ..expression import EMPTY, Expression, Machine, Sequence
+from .clauses import ObjectClause
+from .presence import Formula, all_of, has, holds_without, names_in, settled
+from .schemas import Literals
+from .shapes import ObjectShape, OtherNames
+
+if TYPE_CHECKING:
+    from .writer import Writer
+
+
+@dataclass(frozen=True)
+class _Settled:
+    """How far an object is: `position` in declared order or the bit set of names seen, and what is still asked."""
+
+    position: int
+    count: int
+    condition: Formula
+    pending: frozenset[int]
+    others: int = 0
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A way to write one property: its text, which violations it shows, and whether its name is one of no keyword."""
+
+    text: Expression
+    shows: frozenset[int]
+
+
+def object_expression(writer: Writer, clause: ObjectClause, depth: int) -> Expression | None:
+    """The objects that satisfy a clause; None where that is easily seen to be none. Raises `GrammarError`."""
+    return _Object(writer, clause, depth).expression()
+
+
+class _Object:
+    def __init__(self, writer: Writer, clause: ObjectClause, depth: int) -> None:
+        self._writer = writer
+        self._clause = clause
+        self._depth = depth
+        self._shape = ObjectShape(writer.expander, clause)
+        self._names = [name for name in self._shape.names if self._shape.may_have(name)]
+        known = set(self._names)
+        self._declared = sum(name in clause.declared for name in self._names)
+        self._in_order = writer.options.property_order == "declared"
+        formula = all_of((*clause.conditions, *(has(name) for name in clause.required)))
+        self._formula = settled(formula, {name: False for name in names_in(formula) if name not in known})
+        #: From which name on the conditions ask about no further one.
+        self._members = [self._named_members(name) for name in self._names]
+        self._other_members = [m for names in self._shape.other_names() for m in self._other_names(names)]
+        self._count_to = max(clause.minimum, 0 if clause.maximum is None else clause.maximum + 1)
+        if clause.minimum > 1 and self._other_members and clause.minimum > len(clause.required) + 1:
+            raise GrammarUnsupported(
+                f"minProperties {clause.minimum} with more than one property whose name is not given: whether names "
+                "repeat is not tracked",
+                clause.minimum_place,
+            )
+
+    # ------------------------------------------------------------------------------------------------------- members
+    def _named_members(self, name: str) -> list[_Member]:
+        key = self._writer.key(name)
+        literals = self._shape.literals(name)
+        able = [i for i, v in enumerate(self._clause.violations) if self._shape.may_violate(v, name)]
+        return self._with_values(key, literals, able)
+
+    def _other_names(self, names: OtherNames) -> list[_Member]:
+        key = self._writer.other_key(names.constraint)
+        return [] if key is None else self._with_values(key, names.literals, sorted(names.violations))
+
+    def _with_values(self, key: Expression, literals: Literals, able: list[int]) -> list[_Member]:
+        members = []
+        value = self._writer.value(literals, self._depth + 1)
+        start = Sequence((key, self._writer.layout.colon))
+        if value is not None:
+            by_name = frozenset(i for i in able if self._clause.violations[i].value is None)
+            members.append(_Member(Sequence((start, value)), by_name))
+        for i in able:
+            literal = self._clause.violations[i].value
+            if literal is not None:
+                value = self._writer.value(literals | {literal}, self._depth + 1)
+                if value is not None:
+                    members.append(_Member(Sequence((start, value)), frozenset((i,))))
+        return members
+
+    # -------------------------------------------------------------------------------------------------------- states
+    def expression(self) -> Expression | None:
+        layout = self._writer.layout
+        clause = self._clause
+        start = _Settled(0, 0, self._formula, frozenset(range(len(clause.violations))))
+        if start.condition is False:
+            return None
+        sources: list[int] = []
+        labels: list[Expression] = []
+        targets: list[int] = []
+        numbers: dict[tuple[str, _Settled], int] = {}
+        work: list[tuple[str, _Settled]] = []
+
+        def number(kind: str, state: _Settled) -> int:
+            key = kind, state
+            found = numbers.get(key)
+            if found is None:
+                found = numbers[key] = len(numbers) + 2
+                work.append(key)
+                if len(numbers) > self._writer.limits.max_schema_states:
+                    raise GrammarTooLarge(
+                        f"an object of {len(self._names)} properties has too many states", limit="max_schema_states"
+                    )
+            return found
+
+        def edge(source: int, label: Expression, target: int) -> None:
+            sources.append(source)
+            labels.append(label)
+            targets.append(target)
+
+        edge(0, layout.opening(b"{", self._depth), number("key", start))
+        if self._may_end(start):
+            edge(0, layout.empty(b"{", b"}"), 1)
+        comma, closing = layout.comma(self._depth), layout.closing(b"}", self._depth)
+        while work:
+            kind, state = work.pop()
+            at = numbers[kind, state]
+            if kind == "value":
+                edge(at, comma, number("key", state))
+                if self._may_end(state):
+                    edge(at, closing, 1)
+                continue
+            for label, target_kind, target in self._steps(state):
+                edge(at, label, number(target_kind, target))
+        return Machine(tuple(sources), tuple(labels), tuple(targets), (1,))
+
+    def _steps(self, state: _Settled) -> list[tuple[Expression, str, _Settled]]:
+        """What may come where a property is to begin: texts, and names that are left out."""
+        found: list[tuple[Expression, str, _Settled]] = []
+        if self._in_order:
+            if state.position < len(self._names):
+                found += self._write(state, state.position, state.position + 1)
+                left_out = settled(state.condition, {self._names[state.position]: False})
+                if left_out is not False:
+                    found.append(
+                        (EMPTY, "key", _Settled(state.position + 1, state.count, left_out, state.pending, state.others))
+                    )
+            if state.position >= self._declared:
+                found += self._write_other(state)
+            return found
+        for i in range(len(self._names)):
+            if not state.position >> i & 1:
+                found += self._write(state, i, state.position | 1 << i)
+        return found + self._write_other(state)
+
+    def _write(self, state: _Settled, name: int, position: int) -> list[tuple[Expression, str, _Settled]]:
+        condition = settled(state.condition, {self._names[name]: True})
+        count = self._counted(state.count)
+        if condition is False or count is None:
+            return []
+        return [
+            (member.text, "value", _Settled(position, count, condition, state.pending - member.shows, state.others))
+            for member in self._members[name]
+        ]
+
+    def _write_other(self, state: _Settled) -> list[tuple[Expression, str, _Settled]]:
+        """Properties of other names. Which of them are new is not known, so only the first counts for a minimum."""
+        count = self._counted(state.count)
+        if count is None:
+            return []
+        least = self._clause.minimum
+        others = 0
+        if least:
+            others = state.others + 1 if self._clause.maximum is not None else 1
+            if self._clause.maximum is None and state.others:
+                count = state.count
+        return [
+            (
+                member.text,
+                "value",
+                _Settled(state.position, count, state.condition, state.pending - member.shows, others),
+            )
+            for member in self._other_members
+        ]
+
+    def _counted(self, count: int) -> int | None:
+        """One property more; None where that is one too many."""
+        if self._clause.maximum is not None and count >= self._clause.maximum:
+            return None
+        return min(count + 1, self._count_to)
+
+    def _may_end(self, state: _Settled) -> bool:
+        repeated = max(state.others - 1, 0) if self._clause.maximum is not None else 0
+        return state.count - repeated >= self._clause.minimum and not state.pending and holds_without(state.condition)

@@ -1,0 +1,186 @@
+"""Keywords about values of any kind, numbers and strings."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from ..errors import GrammarUnsupported
+from .expand import HOLDS, Expander, Fact, Keyword, Option, State
+from .formats import FORMATS
+from .schemas import Schema
+from .values import KINDS, Named, exact
+
+_NUMBER, _STRING = frozenset(("number",)), frozenset(("string",))
+_SCALARS = ("null", "boolean", "number", "string")
+
+
+def _with(**fields: Any) -> Fact:
+    """The fact that the value satisfies a constraint."""
+    return lambda clause: clause.intersect(**fields)
+
+
+# ---------------------------------------------------------------------------------------------------------- any value
+def _type(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
+    types = [value] if isinstance(value, str) else value
+    if expander.kind in types:
+        return True
+    return expander.kind == "number" and "integer" in types and state.clause.intersect(integer=True)
+
+
+def _no_type(expander: Expander, schema: Schema, value: Any) -> list[Option]:
+    types = [value] if isinstance(value, str) else value
+    if expander.kind in types:
+        return []
+    if expander.kind == "number" and "integer" in types:
+        return [Option(facts=(_with(fractional=True),))]
+    return HOLDS
+
+
+def _named(expander: Expander, schema: Schema, name: str) -> Named:
+    value = schema.value[name]
+    key = schema.number, name
+    found: Named | None = expander.named.get(key)
+    if found is None:
+        found = expander.named[key] = Named(value if name == "enum" else [value], schema.place(name))
+    return found
+
+
+def _values(name: str) -> Keyword:
+    def positive(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
+        named = _named(expander, schema, name)
+        kind = expander.kind
+        if kind in _SCALARS:
+            scalars = named.scalars.get(kind)
+            return scalars is not None and state.clause.intersect(allowed=frozenset(scalars))
+        composites = named.composites.get(kind, [])
+        derived = (expander.store.literal(expander.store.derived(value, schema)) for value in composites)
+        return expander.choose(state, [Option(((*literal, ()),)) for literal in derived])
+
+    def negative(expander: Expander, schema: Schema, value: Any) -> list[Option]:
+        named = _named(expander, schema, name)
+        if not named.has(expander.kind):
+            return HOLDS
+        if expander.kind in _SCALARS:
+            return [Option(facts=(_with(excluded=frozenset(named.scalars[expander.kind])),))]
+        derived = (expander.store.derived(value, schema) for value in named.composites[expander.kind])
+        return [Option(tuple((*expander.store.literal(other, False), ()) for other in derived))]
+
+    return Keyword(frozenset(KINDS), positive, negative)
+
+
+# ------------------------------------------------------------------------------------------------------------ numbers
+def _bound(name: str) -> Keyword:
+    """minimum and maximum; a boolean beside them says whether they are exclusive, in draft 4."""
+    exclusive = "exclusive" + name[0].upper() + name[1:]
+    other = "maximum" if name == "minimum" else "minimum"
+
+    def number(schema: Schema, value: Any) -> tuple[Fraction, bool]:
+        return exact(value, schema.place(name)), schema.value.get(exclusive) is True
+
+    def positive(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
+        bound, is_open = number(schema, value)
+        return bool(state.clause.intersect(**{name: bound, f"exclusive_{name}": is_open}))
+
+    def negative(expander: Expander, schema: Schema, value: Any) -> list[Option]:
+        bound, is_open = number(schema, value)
+        return [Option(facts=(_with(**{other: bound, f"exclusive_{other}": not is_open}),))]
+
+    return Keyword(_NUMBER, positive, negative)
+
+
+def _exclusive_bound(name: str) -> Keyword:
+    """exclusiveMinimum and exclusiveMaximum with a number."""
+    bound = name.replace("exclusiveM", "m")
+    other = "maximum" if bound == "minimum" else "minimum"
+
+    def positive(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
+        if isinstance(value, bool):
+            return True
+        number = exact(value, schema.place(name))
+        return bool(state.clause.intersect(**{bound: number, f"exclusive_{bound}": True}))
+
+    def negative(expander: Expander, schema: Schema, value: Any) -> list[Option]:
+        if isinstance(value, bool):
+            return []
+        return [Option(facts=(_with(**{other: exact(value, schema.place(name))}),))]
+
+    return Keyword(_NUMBER, positive, negative)
+
+
+def _multiple(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
+    return bool(state.clause.intersect(multiples=frozenset((exact(value, schema.place("multipleOf")),))))
+
+
+def _no_multiple(expander: Expander, schema: Schema, value: Any) -> list[Option]:
+    return [Option(facts=(_with(non_multiples=frozenset((exact(value, schema.place("multipleOf")),))),))]
+
+
+# ------------------------------------------------------------------------------------------------------------ strings
+def _min_length(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
+    return bool(state.clause.intersect(min_length=int(value)))
+
+
+def _no_min_length(expander: Expander, schema: Schema, value: Any) -> list[Option]:
+    return [Option(facts=(_with(max_length=int(value) - 1),))] if value > 0 else []
+
+
+def _max_length(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
+    return bool(state.clause.intersect(max_length=int(value)))
+
+
+def _no_max_length(expander: Expander, schema: Schema, value: Any) -> list[Option]:
+    return [Option(facts=(_with(min_length=int(value) + 1),))]
+
+
+def _pattern(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
+    expander.places.setdefault(value, schema.place("pattern"))
+    return bool(state.clause.intersect(patterns=frozenset((value,))))
+
+
+def _no_pattern(expander: Expander, schema: Schema, value: Any) -> list[Option]:
+    expander.places.setdefault(value, schema.place("pattern"))
+    return [Option(facts=(_with(not_patterns=frozenset((value,))),))]
+
+
+def _is_known_format(expander: Expander, schema: Schema, value: str) -> bool:
+    """Whether a format is enforced: raises `GrammarUnsupported` for others, unless they are to be ignored."""
+    if value in FORMATS:
+        return True
+    if value in ANNOTATED_FORMATS or expander.ignore_unknown_formats:
+        return False
+    raise GrammarUnsupported(
+        f"the format {value!r} is not known; unknown_formats='ignore' takes it as a comment", schema.place("format")
+    )
+
+
+def _format(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
+    if not _is_known_format(expander, schema, value):
+        return True
+    return bool(state.clause.intersect(formats=frozenset((value,))))
+
+
+def _no_format(expander: Expander, schema: Schema, value: Any) -> list[Option]:
+    if not _is_known_format(expander, schema, value):
+        return []
+    return [Option(facts=(_with(not_formats=frozenset((value,))),))]
+
+
+#: Formats of OpenAPI and of draft 3 that say what a value is for, and nothing of its form.
+ANNOTATED_FORMATS = frozenset(("password", "binary", "color", "style", "phone", "html", "markdown"))
+
+_ANY_KIND = frozenset(KINDS)
+SCALAR_KEYWORDS = {
+    "type": Keyword(_ANY_KIND, _type, _no_type),
+    "enum": _values("enum"),
+    "const": _values("const"),
+    "minimum": _bound("minimum"),
+    "maximum": _bound("maximum"),
+    "exclusiveMinimum": _exclusive_bound("exclusiveMinimum"),
+    "exclusiveMaximum": _exclusive_bound("exclusiveMaximum"),
+    "multipleOf": Keyword(_NUMBER, _multiple, _no_multiple),
+    "minLength": Keyword(_STRING, _min_length, _no_min_length),
+    "maxLength": Keyword(_STRING, _max_length, _no_max_length),
+    "pattern": Keyword(_STRING, _pattern, _no_pattern),
+    "format": Keyword(_STRING, _format, _no_format),
+}

@@ -1,0 +1,273 @@
+"""Schemas as they are met: parsed, each with its place and its base URI, equal ones being one.
+
+References are resolved by the `referencing` library, in the schema itself and in the documents of a registry that is
+given; nothing is ever fetched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+from urllib.parse import urljoin
+
+import referencing
+import referencing.exceptions
+from referencing.jsonschema import lookup_recursive_ref
+
+from ..errors import GrammarSyntaxError, GrammarUnsupported
+from .dialects import (
+    FOREIGN_KEYWORDS,
+    KEYWORDS,
+    LIST_KEYWORDS,
+    MAP_KEYWORDS,
+    SCHEMA_KEYWORDS,
+    Dialect,
+    dialect_of,
+    has_keyword,
+)
+
+#: A schema by its number, and whether a value is to be valid against it or not to be.
+Literal = tuple[int, bool]
+#: A conjunction.
+Literals = frozenset[Literal]
+
+#: The schemas that everything and nothing is valid against have these numbers.
+ANYTHING, NOTHING_VALID = 0, 1
+ANY: Literals = frozenset()
+NONE: Literals = frozenset({(NOTHING_VALID, True)})
+
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+
+
+def parse_json(text: str) -> Any:
+    """A JSON text with exact numbers. Raises `GrammarSyntaxError`."""
+    try:
+        return json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
+    except ValueError as error:
+        raise GrammarSyntaxError(f"not a JSON text: {error}", "/") from None
+    except RecursionError:
+        raise GrammarSyntaxError("the JSON text is nested too deeply", "/") from None
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON number")
+
+
+class Schema:
+    """One schema: `value` is a boolean or an object, `pointer` where it stands first."""
+
+    def __init__(self, value: Any, pointer: str, dialect: Dialect, resolver: Any, number: int) -> None:
+        self.value = value
+        self.pointer = pointer
+        self.dialect = dialect
+        self.resolver = resolver
+        self.number = number
+        #: For a schema that stands nowhere: it is valid where one of these is.
+        self.options: tuple[Literal, ...] | None = None
+
+    @cached_property
+    def keywords(self) -> dict[str, Any]:
+        """The keywords that decide what is valid, in their order."""
+        value = self.value
+        if isinstance(value, bool):
+            return {}
+        if "$ref" in value and self.dialect <= Dialect.DRAFT7:  # what stands beside it is ignored there
+            return {"$ref": value["$ref"]}
+        found = {key: value[key] for key in value if has_keyword(self.dialect, key)}
+        if "type" in found:  # first, as it may settle all
+            found = {"type": found.pop("type"), **found}
+        return found
+
+    def place(self, *path: object) -> str:
+        """The JSON pointer of a part."""
+        return pointer_of(self.pointer, *path)
+
+
+def pointer_of(base: str, *path: object) -> str:
+    """A JSON pointer as a URI fragment with `path` added (RFC 6901)."""
+    return "/".join([base, *(str(part).replace("~", "~0").replace("/", "~1") for part in path)])
+
+
+class SchemaStore:
+    """All schemas that one compilation comes upon, by number. Raises `GrammarError` for what is wrong with them."""
+
+    def __init__(self, root: Any, registry: referencing.Registry[Any] | None, dialect: Dialect) -> None:
+        self._registry = registry if registry is not None else referencing.Registry()
+        self.schemas: list[Schema] = []
+        self._numbers: dict[Any, int] = {}
+        self._contents: dict[int, Any] = {}
+        self._kept: list[Any] = []
+        self._children: dict[tuple[int, tuple[Any, ...]], Schema] = {}
+        self._resolved: dict[tuple[int, str], Schema] = {}
+        if isinstance(root, Mapping) and "$schema" in root:
+            dialect = dialect_of(root["$schema"], "#/$schema")
+        resource = referencing.Resource(root, dialect.specification)
+        identifier = resource.id() if isinstance(root, Mapping) else None
+        base = identifier or ""
+        self._registry = self._registry.with_resource(base, resource)
+        #: Which schema a dynamic reference leads to depends on the resources passed on the way to it.
+        self._is_dynamic = _mentions(root, ("$dynamicRef", "$recursiveRef")) or bool(len(self._registry) > 1)
+        resolver = self._registry.resolver(base)
+        for value in (True, False):
+            self._add(value, "#", dialect, resolver, value)
+        self.root = self._intern(root, "#", dialect, resolver)
+
+    def __getitem__(self, number: int) -> Schema:
+        return self.schemas[number]
+
+    def literal(self, schema: Schema, positive: bool = True) -> Literal:
+        """The literal of a schema; those of the boolean schemas are one each."""
+        if schema.number <= NOTHING_VALID:
+            return (ANYTHING if (schema.number == ANYTHING) == positive else NOTHING_VALID), True
+        return schema.number, positive
+
+    def child(self, schema: Schema, *path: Any) -> Schema:
+        """The schema at `path` within `schema`."""
+        key = schema.number, path
+        found = self._children.get(key)
+        if found is None:
+            value = schema.value
+            for part in path:
+                value = value[part]
+            dialect, resolver = schema.dialect, schema.resolver
+            if isinstance(value, Mapping) and ("$id" in value or "id" in value):
+                subresource = referencing.Resource(value, dialect.specification)
+                if subresource.id() is not None:
+                    resolver = resolver.in_subresource(subresource)
+            found = self._children[key] = self._intern(value, schema.place(*path), dialect, resolver)
+        return found
+
+    def derived(self, value: Any, schema: Schema) -> Schema:
+        """A schema of the latest draft that stands for a part of `schema`; it refers to nothing."""
+        return self._intern(value, schema.pointer, Dialect.DRAFT2020_12, schema.resolver)
+
+    def either(self, options: Iterable[Literal]) -> Literal:
+        """A schema that is valid where one of `options` is."""
+        kept = tuple(dict.fromkeys(options))
+        if len(kept) == 1:
+            return kept[0]
+        number = self._numbers.get(("either", kept))
+        if number is None:
+            first = self.schemas[kept[0][0]]
+            number = self._add(("either", kept), first.pointer, first.dialect, first.resolver, {}).number
+            self.schemas[number].options = kept
+        return number, True
+
+    def resolve(self, schema: Schema, keyword: str) -> Schema:
+        """The schema that a reference keyword leads to. Raises `GrammarError`."""
+        found = self._resolved.get((schema.number, keyword))
+        if found is None:
+            found = self._resolved[schema.number, keyword] = self._resolve(schema, keyword)
+        return found
+
+    def _resolve(self, schema: Schema, keyword: str) -> Schema:
+        reference, place = schema.value[keyword], schema.place(keyword)
+        if not isinstance(reference, str):
+            raise GrammarSyntaxError(f"{keyword} must be a string", place)
+        resolver = schema.resolver
+        try:
+            if keyword == "$recursiveRef":
+                resolved = lookup_recursive_ref(resolver)
+            else:
+                resolved = resolver.lookup(reference)
+        except referencing.exceptions.Unresolvable:
+            raise GrammarUnsupported(
+                f"{keyword} {reference!r} leads nowhere: it is in no document that was given (references are never "
+                "fetched; pass registry=...)",
+                place,
+            ) from None
+        except RecursionError:
+            raise GrammarUnsupported(f"{keyword} {reference!r} is nested too deeply", place) from None
+        except Exception as error:  # a pointer into something that is no object or list, a URI that is none
+            raise GrammarSyntaxError(f"{keyword} {reference!r} cannot be resolved: {error}", place) from None
+        dialect = schema.dialect
+        if not reference.startswith("#"):
+            dialect = self._dialect_of(urljoin(resolver._base_uri, reference).partition("#")[0], dialect)
+        pointer = reference if reference.startswith("#") else f"{reference}"
+        return self._intern(resolved.contents, pointer, dialect, resolved.resolver)
+
+    def _dialect_of(self, uri: str, dialect: Dialect) -> Dialect:
+        """The dialect of the document at `uri`."""
+        try:
+            contents = self._registry.get_or_retrieve(uri).value.contents
+        except referencing.exceptions.Unretrievable:
+            return dialect
+        if isinstance(contents, Mapping) and "$schema" in contents:
+            return dialect_of(contents["$schema"], f"{uri}#/$schema")
+        return dialect
+
+    # -------------------------------------------------------------------------------------------------- equal schemas
+    def _intern(self, value: Any, pointer: str, dialect: Dialect, resolver: Any) -> Schema:
+        if not isinstance(value, (bool, Mapping)):
+            raise GrammarSyntaxError(f"a schema is an object or a boolean, not {_shown(value)}", pointer)
+        if isinstance(value, Mapping):
+            for keyword, what in FOREIGN_KEYWORDS.items():
+                if keyword in value:
+                    raise GrammarUnsupported(f"{keyword} is {what}", pointer_of(pointer, keyword))
+        content = self._content(value)
+        if content is True or content is False:
+            return self.schemas[ANYTHING if content else NOTHING_VALID]
+        # A schema with references means what its base URI makes of them.
+        key: Any = (content, dialect, resolver._base_uri)
+        if self._is_dynamic:
+            key = (*key, tuple(dict.fromkeys(uri for uri, _ in resolver.dynamic_scope())))
+        number = self._numbers.get(key)
+        if number is not None:
+            return self.schemas[number]
+        return self._add(key, pointer, dialect, resolver, value)
+
+    def _add(self, key: Any, pointer: str, dialect: Dialect, resolver: Any, value: Any) -> Schema:
+        schema = Schema(value, pointer, dialect, resolver, len(self.schemas))
+        self._numbers[key] = schema.number
+        self.schemas.append(schema)
+        return schema
+
+    def _content(self, value: Any) -> Any:
+        """What decides the meaning of a schema, hashable: equal contents are equal schemas (but for base URIs)."""
+        if not isinstance(value, Mapping):
+            return value if isinstance(value, bool) else repr(value)
+        found = self._contents.get(id(value))
+        if found is None:
+            parts: list[Any] = []
+            for key, item in value.items():
+                if key not in KEYWORDS and key not in ("$id", "id", "$schema"):
+                    continue
+                inner: Any
+                if key in MAP_KEYWORDS and isinstance(item, Mapping):
+                    inner = tuple((name, self._content(part)) for name, part in item.items())
+                elif key in LIST_KEYWORDS and isinstance(item, list):
+                    inner = tuple(self._content(part) for part in item)
+                elif key in SCHEMA_KEYWORDS:
+                    inner = self._content(item)
+                else:
+                    inner = repr(item)
+                parts.append((key, inner))
+            found = self._number(tuple(parts)) if parts else True
+            self._contents[id(value)] = found
+            self._kept.append(value)  # so that no other object gets its id
+        return found
+
+    def _number(self, parts: tuple[Any, ...]) -> Any:
+        """A short stand-in for a long key."""
+        return self._numbers.setdefault(("content", parts), len(self._numbers))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _mentions(value: Any, keywords: tuple[str, ...]) -> bool:
+    stack = [value]
+    while stack:
+        at = stack.pop()
+        if isinstance(at, Mapping):
+            if any(keyword in at for keyword in keywords):
+                return True
+            stack.extend(at.values())
+        elif isinstance(at, list):
+            stack.extend(at)
+    return False

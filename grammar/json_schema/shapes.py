@@ -1,0 +1,154 @@
+"""What a clause says of each property of an object and each item of an array."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING
+
+from ..errors import GrammarTooLarge
+from .clauses import ArrayClause, ObjectClause, Selector, StringClause, Violation
+from .patterns import matches
+from .presence import names_in
+from .schemas import NOTHING_VALID, Literal, Literals
+from .strings import StringConstraint, string_expression
+
+if TYPE_CHECKING:
+    from .expand import Expander
+
+#: Patterns of one object that its other properties are sorted by: each set of them is a class of names.
+_MAX_PATTERNS = 8
+
+
+def item_literals(clause: ArrayClause, index: int) -> Literals:
+    """What the item at `index` satisfies."""
+    return frozenset(lit for low, high, lit in clause.items if low <= index and (high is None or index < high))
+
+
+class OtherNames:
+    """A class of the names that no keyword names: those found by some patterns and not by others."""
+
+    def __init__(self, constraint: StringConstraint, literals: Literals, violations: frozenset[int]) -> None:
+        self.constraint = constraint
+        self.literals = literals
+        #: The violations that a property of this class may be.
+        self.violations = violations
+
+
+class ObjectShape:
+    """The names of one clause, in their order, and what their values satisfy."""
+
+    def __init__(self, expander: Expander, clause: ObjectClause) -> None:
+        self._expander = expander
+        self.clause = clause
+        self.others: list[tuple[Selector, Literal]] = list(clause.others)
+        for scope, literal in clause.unevaluated:
+            evaluated = clause.evaluated.get(scope)
+            if evaluated is None:
+                self.others.append((Selector(), literal))
+            elif not evaluated.everything:
+                self.others.append((Selector(None, frozenset(evaluated.names), tuple(evaluated.patterns)), literal))
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Every name that some keyword names: the declared ones first, then the required, then others."""
+        clause = self.clause
+        found = dict.fromkeys((*clause.declared, *clause.required, *clause.properties))
+        for condition in clause.conditions:
+            found.update(names_in(condition))
+        found.update(clause.absent)
+        selectors = [selector for selector, _ in self.others] + [violation.selector for violation in clause.violations]
+        for selector in selectors:
+            found.update(dict.fromkeys(sorted(selector.names)))
+        return list(found)
+
+    def literals(self, name: str) -> Literals:
+        """What the value of a name satisfies."""
+        found = set(self.clause.properties.get(name, ()))
+        found.update(literal for selector, literal in self.others if self.selects(selector, name))
+        return frozenset(found)
+
+    def selects(self, selector: Selector, name: str) -> bool:
+        """Whether a selector is about `name`."""
+        if name in selector.names or any(self._finds(pattern, name) for pattern in selector.patterns):
+            return False
+        return selector.pattern is None or self._finds(selector.pattern, name)
+
+    def _finds(self, pattern: str, name: str) -> bool:
+        return self._expander.located(pattern, lambda: matches(pattern, name))
+
+    def may_have(self, name: str) -> bool:
+        """Whether an object may have this property, as far as can be seen."""
+        if name in self.clause.absent or not self.is_name(name):
+            return False
+        literals = self.literals(name)
+        return (NOTHING_VALID, True) not in literals and not self._expander.emptiness.is_empty(literals)
+
+    def is_name(self, name: str, literals: Literals | None = None) -> bool:
+        """Whether `propertyNames` (or `literals`) allows a name."""
+        if literals is None:
+            literals = frozenset(self.clause.names)
+        if not literals:
+            return True
+        one = StringConstraint(allowed=frozenset((name,)))
+        return any(string_expression(c.intersect(one)) is not None for c in self._name_constraints(literals))
+
+    def _name_constraints(self, literals: Literals) -> list[StringConstraint]:
+        clauses: list[StringClause] = self._expander.clauses(literals, "string")
+        return [clause.constraint for clause in clauses]
+
+    def other_names(self) -> list[OtherNames]:
+        """The classes of the names that are not named. Raises `GrammarTooLarge`."""
+        clause = self.clause
+        patterns: dict[str, None] = {}
+        for selector in [selector for selector, _ in self.others] + [v.selector for v in clause.violations]:
+            if selector.pattern is not None:
+                patterns[selector.pattern] = None
+            patterns.update(dict.fromkeys(selector.patterns))
+        if len(patterns) > _MAX_PATTERNS:
+            raise GrammarTooLarge(
+                f"the names of one object are sorted by {len(patterns)} patterns",
+                self._expander.places.get(next(iter(patterns))),
+                limit="max_schema_states",
+            )
+        excluded = frozenset(self.names)
+        bases = [StringConstraint()]
+        if clause.names:
+            bases = self._name_constraints(frozenset(clause.names))
+        found = []
+        for choice in product((True, False), repeat=len(patterns)):
+            matched = {pattern for pattern, holds in zip(patterns, choice, strict=True) if holds}
+
+            def selects(selector: Selector, matched: set[str] = matched) -> bool:
+                wanted = selector.pattern is None or selector.pattern in matched
+                return wanted and matched.isdisjoint(selector.patterns)
+
+            literals = frozenset(literal for selector, literal in self.others if selects(selector))
+            if (NOTHING_VALID, True) in literals or self._expander.emptiness.is_empty(literals):
+                continue
+            violations = frozenset(i for i, violation in enumerate(clause.violations) if selects(violation.selector))
+            asked = StringConstraint(
+                patterns=frozenset(matched), not_patterns=frozenset(patterns) - matched, excluded=excluded
+            )
+            for base in bases:
+                found += self._by_names(base.intersect(asked), literals, violations)
+        return found
+
+    def _by_names(
+        self, constraint: StringConstraint, literals: Literals, violations: frozenset[int]
+    ) -> list[OtherNames]:
+        """A class as it is, and the part of it in which a name violates `propertyNames`."""
+        by_name = [i for i in violations if self.clause.violations[i].name is not None]
+        found = [OtherNames(constraint, literals, violations.difference(by_name))]
+        for i in by_name:
+            name = self.clause.violations[i].name
+            assert name is not None
+            for other in self._name_constraints(frozenset((name,))):
+                found.append(OtherNames(constraint.intersect(other), literals, frozenset((i,))))
+        return found
+
+    def may_violate(self, violation: Violation, name: str) -> bool:
+        """Whether a named property can be what a violation asks for, its value aside."""
+        if not self.selects(violation.selector, name):
+            return False
+        return violation.name is None or self.is_name(name, frozenset((violation.name,)))

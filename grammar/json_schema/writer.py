@@ -1,0 +1,208 @@
+"""Sets of schemas as rules: one for each set of objects or arrays, and library rules for what all schemas share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..expression import Alternation, Bytes, Expression, Reference
+from ..limits import Limits
+from .arrays import array_expression
+from .emptiness import Emptiness
+from .escapes import spelled_text
+from .expand import Expander
+from .names import other_names
+from .numbers import NumberConstraint, number_expression
+from .objects import object_expression
+from .options import Layout, TextOptions
+from .schemas import NOTHING_VALID, Literals, SchemaStore
+from .strings import StringConstraint, string_expression
+from .values import KINDS
+
+#: Constrained texts of at most so many values or so long a pattern stand where they are used; others are rules.
+_INLINE_VALUES = 32
+
+
+class Writer:
+    """The rules of one schema, made as they are asked for."""
+
+    def __init__(self, store: SchemaStore, options: TextOptions, limits: Limits) -> None:
+        self.options = options
+        self.limits = limits
+        self.layout = Layout(options)
+        self.emptiness = Emptiness()
+        self.expander = Expander(store, limits, self.emptiness, options.unknown_formats == "ignore")
+        self.emptiness.expander = self.expander
+        self.rules: dict[str, Expression] = dict(self.layout.rules)
+        self._store = store
+        self._values: dict[tuple[Literals, int], Expression | None] = {}
+        self._names: dict[tuple[Any, ...], str] = {}
+        self._keys: dict[str, Expression] = {}
+
+    def value(self, literals: Literals, depth: int) -> Expression | None:
+        """The texts of the values that satisfy a set; None where there are none, as far as that is easily seen."""
+        if not self.layout.depends_on_depth:
+            depth = 0
+        key = literals, depth
+        if key not in self._values:
+            self._values[key] = None if (NOTHING_VALID, True) in literals else self._value(literals, depth)
+        return self._values[key]
+
+    def _value(self, literals: Literals, depth: int) -> Expression | None:
+        if self.emptiness.is_empty(literals):
+            return None
+        options: list[Expression] = []
+        for kind in KINDS:
+            clauses = self.expander.clauses(literals, kind)
+            if not clauses:
+                continue
+            if kind in ("array", "object"):
+                options.append(self._composite(literals, kind, clauses, depth))
+            elif kind == "number":
+                options += self._numbers([clause.constraint for clause in clauses])
+            elif kind == "string":
+                options += self._strings([clause.constraint for clause in clauses])
+            else:
+                allowed = frozenset().union(*(clause.allowed for clause in clauses))
+                words = {None: b"null", True: b"true", False: b"false"} if kind == "boolean" else {None: b"null"}
+                options += [
+                    Bytes(word)
+                    for value, word in words.items()
+                    if value in allowed and (value is None) == (kind == "null")
+                ]
+        if not options:
+            return None
+        return options[0] if len(options) == 1 else Alternation(tuple(options))
+
+    # ------------------------------------------------------------------------------------------------------- scalars
+    def _numbers(self, constraints: list[NumberConstraint]) -> list[Expression]:
+        if NumberConstraint() in constraints:
+            constraints = [NumberConstraint()]
+        found = []
+        for constraint in _merged(constraints):
+            key = ("number", constraint)
+            if key not in self._names:
+                expression = number_expression(constraint, max_digits=self.options.max_digits)
+                if expression is None:
+                    continue
+                self._add(key, self._described("number", constraint), expression)
+            found.append(Reference(self._names[key]))
+        return found
+
+    def _strings(self, constraints: list[StringConstraint]) -> list[Expression]:
+        if StringConstraint() in constraints:
+            constraints = [StringConstraint()]
+        found: list[Expression] = []
+        for constraint in _merged(constraints):
+            key = ("string", constraint)
+            if key not in self._names:
+                expression = self._string(constraint)
+                if expression is None:
+                    continue
+                if constraint.allowed is not None and len(constraint.allowed) <= _INLINE_VALUES:
+                    found.append(expression)
+                    continue
+                self._add(key, self._described("string", constraint), expression)
+            found.append(Reference(self._names[key]))
+        return found
+
+    def _string(self, constraint: StringConstraint) -> Expression | None:
+        patterns = [*constraint.patterns, *constraint.not_patterns]
+
+        def build() -> Expression | None:
+            return string_expression(
+                constraint,
+                escapes=self.options.escapes,
+                allow_unicode_escapes=self.options.unicode_escapes,
+                limits=self.limits,
+            )
+
+        return self.expander.located(min(patterns), build) if patterns else build()
+
+    def _described(self, kind: str, constraint: Any) -> str:
+        return kind if constraint == type(constraint)() else f"{kind} {len(self._names)}"
+
+    def finite_values(self, literals: Literals) -> list[Expression] | None:
+        """The texts of a set of scalars, one each; None where it has other values or too many."""
+        found: list[Expression] = []
+        for kind in KINDS:
+            for clause in self.expander.clauses(literals, kind):
+                if kind in ("array", "object"):
+                    if not self.emptiness.is_contradictory(kind, clause):
+                        return None
+                    continue
+                if kind in ("null", "boolean"):
+                    values = clause.allowed & ({None} if kind == "null" else {True, False})
+                    found += [
+                        Bytes({None: b"null", True: b"true", False: b"false"}[v]) for v in sorted(values, key=str)
+                    ]
+                    continue
+                allowed = clause.constraint.allowed
+                if allowed is None:
+                    return None
+                for value in sorted(allowed):
+                    only = clause.constraint.intersect(type(clause.constraint)(allowed=frozenset((value,))))
+                    texts = self._numbers([only]) if kind == "number" else self._strings([only])
+                    found += [text for text in texts if text not in found]
+        return found
+
+    # ---------------------------------------------------------------------------------------------------- composites
+    def _composite(self, literals: Literals, kind: str, clauses: list[Any], depth: int) -> Expression:
+        name = self._names.get((kind, literals, depth))
+        if name is None:
+            first = min(literals, default=None)
+            place = self._store[first[0]].pointer if first is not None else ""
+            name = self._add((kind, literals, depth), f"{place} {kind}".strip(), Alternation(()))
+            write = object_expression if kind == "object" else array_expression
+            found = [write(self, clause, depth) for clause in clauses]
+            options = tuple(option for option in found if option is not None)
+            self.rules[name] = options[0] if len(options) == 1 else Alternation(options)
+        return Reference(name)
+
+    def _add(self, key: tuple[Any, ...], name: str, expression: Expression) -> str:
+        wanted, number = name, 1
+        while name in self.rules:
+            number += 1
+            name = f"{wanted} ({number})"
+        self._names[key] = name
+        self.rules[name] = expression
+        return name
+
+    # ---------------------------------------------------------------------------------------------------------- keys
+    def key(self, name: str) -> Expression:
+        """The texts of one property name."""
+        found = self._keys.get(name)
+        if found is None:
+            found = spelled_text(name, self.options.escapes, self.options.unicode_escapes)
+            self._keys[name] = found
+        return found
+
+    def other_key(self, constraint: StringConstraint) -> Expression | None:
+        """The texts of the names that satisfy a constraint; None where there are none."""
+        if constraint == StringConstraint():
+            return self._strings([constraint])[0]
+        key = ("name", constraint)
+        if key not in self._names:
+            expression: Expression | None
+            if constraint == StringConstraint(excluded=constraint.excluded):
+                expression = other_names(
+                    sorted(constraint.excluded), self.options.escapes, self.options.unicode_escapes
+                )
+            else:
+                expression = self._string(constraint)
+            if expression is None:
+                return None
+            self._add(key, f"name {len(self._names)}", expression)
+        return Reference(self._names[key])
+
+
+def _merged(constraints: list[Any]) -> list[Any]:
+    """The constraints, those that only say which values are allowed joined into one."""
+    plain: frozenset[Any] | None = None
+    others: dict[Any, None] = {}
+    for constraint in constraints:
+        kind = type(constraint)
+        if constraint.allowed is not None and constraint == kind(allowed=constraint.allowed):
+            plain = constraint.allowed if plain is None else plain | constraint.allowed
+        else:
+            others[constraint] = None
+    return list(others) if plain is None else [kind(allowed=plain), *others]
