@@ -13,7 +13,7 @@ from typing import Any
 
 KEYS = ("a", "b", "ab", "c", "é")
 CHARACTERS = ("a", "b", "1", "é", "😀", '"', "\\", " ")
-PATTERNS = ("^a", "b$", "^[ab]*$", "a.b", "^(a|b1)", "^.?$", "[^a]", "^\\w+$", "1|é")
+PATTERNS = ("^a", "b$", "^[ab]*$", "a.b", "^(a|b1)", "^.?$", "[^a]", "^[a-z]+$", "1|é")
 KINDS = ("null", "boolean", "integer", "number", "string", "array", "object")
 NUMBERS = (-2, -1, 0, 1, 2, 3, 10, 12, 0.5, 1.5, -0.1, 0.3, 2.0)
 MULTIPLES = (1, 2, 3, 0.5, 0.1, 1.5, 5)
