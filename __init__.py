@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
     from .grammar.expression import Grammar
     from .grammar.gbnf import gbnf
-    from .grammar.json_schema import json_schema
+    from .grammar.json_schema import json_schema, tools
     from .grammar.json_value import json_object, json_value
     from .grammar.lark import lark
     from .grammar.limits import Limits
@@ -65,6 +65,7 @@ _HOMES = {
     "regex": ".grammar.regex",
     "sample": ".masks.sampling",
     "structural_tag": ".grammar.structural_tag",
+    "tools": ".grammar.json_schema",
     "warm_up": ".masks.warm_up",
 }
 
@@ -89,12 +90,14 @@ __all__ = [
     "ebnf",
     "gbnf",
     "json_object",
+    "json_schema",
     "json_value",
     "lark",
     "reasoning",
     "regex",
     "sample",
     "structural_tag",
+    "tools",
     "warm_up",
 ]
 

@@ -119,12 +119,12 @@ def _compile(node: Expression, limits: Limits, absent: frozenset[int]) -> Automa
     excluded: dict[Expression, None] = {}
     rounds = 0
     while True:
-        sizes = Sizes(node, excluded)
+        sizes = Sizes(node, excluded, limits)
         _check_size(node, sizes, limits)
         attempt = _Attempt(node, sizes, limits, absent)
         if attempt.root is None:
             break
-        failing = unproved(attempt.root, attempt.called)
+        failing = unproved([attempt.root], attempt.called)
         if not failing:
             return assemble(attempt.root, attempt.called, attempt.symbols, loops)
         rounds += 1
@@ -134,7 +134,7 @@ def _compile(node: Expression, limits: Limits, absent: frozenset[int]) -> Automa
         for symbol in failing if rounds > _SINGLE_ROUNDS else failing[:1]:
             excluded[bodies[symbol]] = None
     if sizes.counters:
-        sizes = Sizes(node, {}, with_counters=False)
+        sizes = Sizes(node, {}, limits, with_counters=False)
         _check_size(node, sizes, limits)
         attempt = _Attempt(node, sizes, limits, absent)
         if attempt.root is not None:

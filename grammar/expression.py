@@ -133,6 +133,8 @@ class Machine(Expression):
     # Comparing whole machines is not worth its time; the base class would take all of them for equal.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
+
+
 @dataclass(frozen=True)
 class ByteAutomaton(Expression):
     """The strings that lead from state 0 to a final state, each edge reading one byte of a range.

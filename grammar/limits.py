@@ -24,6 +24,10 @@ class Limits:
     #: Nodes of the trie of a choice of plain strings, before equal rests are merged: at most its bytes. About 0.2 us
     #: and 50 bytes each while it is built. `max_dfa_states` does not apply to it.
     max_choice_states: int = 4_000_000
+    #: Positions of a counted repeat, unrolled, up to which it is unrolled; larger ones are counted by a frame of their
+    #: own (a few states, and a head that waits behind it) where that is proved to need few heads. In grammars of
+    #: rules, where calls cost less, an eighth of it.
+    max_unrolled_positions: int = 256
     #: Upper bound of a counted repeat as written, e.g. `a{0,100000}`.
     max_repeat: int = 1_000_000
     #: Nesting depth of the expression (groups within groups).

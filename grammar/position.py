@@ -125,7 +125,7 @@ class Net:
         self.table(np.stack([source, part.low, part.high, part.target], axis=1), part.final, start, end)
 
     def table(self, edges: Int32Array, final: Uint8Array, start: int, end: int) -> None:
-        """The strings that `edges`, rows (source, low, high, target), spell from their state 0 to one that is `final`."""
+        """What `edges`, rows (source, low, high, target), spell from their state 0 to one that is `final`."""
         offset = np.int32(self.n_states)
         self.n_states += len(final)
         self.source.frombytes((edges[:, 0] + offset).tobytes())

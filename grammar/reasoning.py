@@ -47,9 +47,8 @@ def reasoning(
         section = Alternation((section, EMPTY))
     rules, start = embed(grammar, "answer")
     text = f"{begin!r} ... {end!r}, then {grammar.kind}: {grammar.text}"
-    return Grammar(
-        "reasoning", text, {"start": Sequence((section, Reference(start))), **rules}, options=grammar.options
-    )
+    whole = {"start": Sequence((section, Reference(start))), **rules}
+    return Grammar("reasoning", text, whole, options=grammar.options, frames=grammar.frames)
 
 
 def _tag(tag: str | Mapping[str, Any], place: str) -> Expression:

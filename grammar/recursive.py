@@ -1,4 +1,4 @@
-"""Rules that call each other to the frames of one automaton."""
+"""Rules that call each other, and their counted repeats, to the frames of one automaton."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from collections.abc import Mapping
 import numpy as np
 
 from .assemble import Frame, assemble
-from .automaton import Automaton
+from .automaton import COUNTER, PLAIN, Automaton
 from .build import Symbols, build_positions
 from .determinize import determinize
 from .errors import GrammarTooLarge, GrammarUnsatisfiable
-from .expression import EMPTY, Alternation, Expression, Reference
+from .expression import EMPTY, Alternation, Expression, Reference, Repeat
 from .limits import Limits
 from .loops import loop_classes, without_absent
 from .position import Int32Array, PositionAutomaton, trimmed
-from .repeats import Sizes
+from .repeats import Sizes, unproved
 from .rules import Nullable, references
 from .simplify import place_of
 
 #: Name of the rule around a start rule that matches the empty string and is called: a called frame must not.
 _ROOT = ""
+#: After so many rounds of unrolling one repeat, all that are in doubt are unrolled.
+_SINGLE_ROUNDS = 6
+#: What has a frame: a rule, by its name, or a counted repeat.
+_Callee = str | Repeat
 
 
 def compile_rules(rules: Mapping[str, Expression], start: str, limits: Limits, absent: frozenset[int]) -> Automaton:
@@ -30,71 +34,149 @@ def compile_rules(rules: Mapping[str, Expression], start: str, limits: Limits, a
     if nullable.rules[start] and any(start in references(body) for body in rules.values()):
         rules[_ROOT] = Alternation((EMPTY, Reference(start)))
         start = _ROOT
-    total = 0
-    for name, body in rules.items():
-        total += Sizes(body, {}, with_counters=False).total
-        if total > limits.max_positions:
-            raise GrammarTooLarge(
-                f"the rules up to {name!r} have {total} positions", place_of(body.source), limit="max_positions"
-            )
-    symbols = Symbols()
-
-    def call_of(node: Expression) -> tuple[int | None, bool] | None:
-        if not isinstance(node, Reference):
-            return None
-        # Equal references are one symbol whatever their sources are.
-        return symbols.call(Reference(node.rule)), nullable.rules[node.rule]
-
-    positions: dict[str, PositionAutomaton] = {}
-    for name, body in rules.items():
-        built = build_positions(body, limits, symbols, call_of).without_bytes(absent)
-        positions[name] = built if name == start else built.without_empty_string()
-    rule_of = {symbol: node.rule for node, symbol in symbols.calls.items() if isinstance(node, Reference)}
-    positions = _without_empty_rules(positions, rule_of)
-    if positions[start].is_empty:
-        lacking = " that this vocabulary has the bytes for" if absent else ""
-        raise GrammarUnsatisfiable("no string matches" + lacking, place_of(rules[start].source))
-    frames: dict[str, Frame] = {}
-    for name, automaton in positions.items():
-        if automaton.is_empty:
-            continue
-        most = limits.max_dfa_states + 2 * automaton.n_states
-        dfa = determinize(automaton, symbols.alphabet, most, limits.max_dfa_work)
-        if dfa is None:
-            raise GrammarTooLarge(
-                f"rule {name!r} of a recursive grammar has too many states",
-                place_of(rules[name].source),
-                limit="max_dfa_states",
-            )
-        frames[name] = Frame(dfa)
-    called = {symbol: frames[rule] for symbol, rule in rule_of.items() if rule in frames}
+    builder = _Builder(rules, start, nullable.rules, limits, absent)
+    excluded: dict[Expression, None] = {}
+    rounds = 0
+    while True:
+        builder.build(excluded)
+        failing = builder.unproved()
+        if not failing:
+            break
+        rounds += 1
+        # Unrolling the smallest costs least, and may be all that the others need.
+        excluded.update(dict.fromkeys(failing if rounds > _SINGLE_ROUNDS else failing[:1]))
     loops = {ranges: None for body in rules.values() for ranges in loop_classes(body)}
     found = [without_absent(ranges, absent) for ranges in loops]
-    return assemble(frames[start], called, symbols, found, recursive=True)
+    return assemble(builder.frames[start], builder.called(), builder.symbols, found, recursive=True)
 
 
-def _without_empty_rules(
-    positions: dict[str, PositionAutomaton], rule_of: dict[int, str]
-) -> dict[str, PositionAutomaton]:
-    """The automata without calls of rules that match nothing (but the empty string, which callers bypass)."""
-    symbol_of = {rule: symbol for symbol, rule in rule_of.items()}
-    callers: dict[str, list[str]] = {}
-    for name, automaton in positions.items():
+class _Builder:
+    """The frames of rules and of those of their repeats that are counters."""
+
+    def __init__(
+        self,
+        rules: Mapping[str, Expression],
+        start: str,
+        nullable: Mapping[str, bool],
+        limits: Limits,
+        absent: frozenset[int],
+    ) -> None:
+        self.symbols = Symbols()
+        self.frames: dict[_Callee, Frame] = {}
+        self._rules, self._start, self._nullable = rules, start, nullable
+        self._limits, self._absent = limits, absent
+        self._sizes: dict[str, Sizes] = {}
+        #: By callee: its positions, and whether its repeat, or the body of its rule, matches the empty string as well.
+        self._positions: dict[_Callee, tuple[PositionAutomaton, bool]] = {}
+
+    def build(self, excluded: dict[Expression, None]) -> None:
+        """Set `frames`, the repeats in `excluded` unrolled."""
+        self._sizes.clear()
+        self._positions.clear()
+        total = 0
+        for name, body in self._rules.items():
+            self._sizes[name] = Sizes(body, excluded, self._limits, in_rules=True)
+            total += self._sizes[name].total
+            if total > self._limits.max_positions:
+                raise GrammarTooLarge(
+                    f"the rules up to {name!r} have {total} positions", place_of(body.source), limit="max_positions"
+                )
+        for name, body in self._rules.items():
+            built = self._built(body, name)
+            self._positions[name] = built if name == self._start else built.without_empty_string(), False
+        callee_of = {symbol: key for key, symbol in self._symbols().items()}
+        positions = {key: automaton for key, (automaton, _) in self._positions.items()}
+        positions = _without_empty_callees(positions, callee_of)
+        if positions[self._start].is_empty:
+            lacking = " that this vocabulary has the bytes for" if self._absent else ""
+            raise GrammarUnsatisfiable("no string matches" + lacking, place_of(self._rules[self._start].source))
+        self.frames.clear()
+        for key, automaton in positions.items():
+            if not automaton.is_empty:
+                self.frames[key] = self._frame(key, automaton)
+
+    def called(self) -> dict[int, Frame]:
+        """The frames by their symbols."""
+        return {symbol: self.frames[key] for key, symbol in self._symbols().items() if key in self.frames}
+
+    def unproved(self) -> list[Repeat]:
+        """The counters that might make the heads many, the smallest first."""
+        of_rules = [frame for key, frame in self.frames.items() if isinstance(key, str)]
+        called = self.called()
+        counters = {symbol: frame for symbol, frame in called.items() if frame.kind == COUNTER}
+        callee_of = {symbol: key for key, symbol in self._symbols().items()}
+        if not counters:
+            return []
+        names = [symbol for symbol in called if symbol not in counters]
+        found = [callee_of[symbol] for symbol in unproved(of_rules, counters, names)]
+        return sorted((key for key in found if isinstance(key, Repeat)), key=self._unrolled_size)
+
+    def _symbols(self) -> dict[_Callee, int]:
+        found: dict[_Callee, int] = {}
+        for node, symbol in self.symbols.calls.items():
+            key = node.rule if isinstance(node, Reference) else node
+            if key in self._positions:
+                found[key] = symbol
+        return found
+
+    def _unrolled_size(self, repeat: Repeat) -> int:
+        size = next(sizes.of(repeat.body) for sizes in self._sizes.values() if sizes.knows(repeat.body))
+        return max(repeat.minimum, repeat.maximum or 0) * size
+
+    def _built(self, node: Expression, rule: str) -> PositionAutomaton:
+        def call_of(node: Expression) -> tuple[int | None, bool] | None:
+            if isinstance(node, Reference):
+                # Equal references are one symbol whatever their sources are.
+                return self.symbols.call(Reference(node.rule)), self._nullable[node.rule]
+            if not isinstance(node, Repeat) or id(node) not in self._sizes[rule].counters:
+                return None
+            if node not in self._positions:
+                body = self._built(node.body, rule)
+                self._positions[node] = body.without_empty_string(), bool(body.final[0])
+            item, nullable = self._positions[node]
+            return None if item.is_empty else self.symbols.call(node), nullable or node.minimum == 0
+
+        return build_positions(node, self._limits, self.symbols, call_of).without_bytes(self._absent)
+
+    def _frame(self, key: _Callee, automaton: PositionAutomaton) -> Frame:
+        limits = self._limits
+        most = limits.max_dfa_states + 2 * automaton.n_states
+        dfa = determinize(automaton, self.symbols.alphabet, most, limits.max_dfa_work)
+        if dfa is None:
+            what = f"rule {key!r}" if isinstance(key, str) else f"the item of {key.source or 'a counted repeat'}"
+            source = self._rules[key].source if isinstance(key, str) else key.source
+            raise GrammarTooLarge(
+                f"{what} of a recursive grammar has too many states", place_of(source), limit="max_dfa_states"
+            )
+        if isinstance(key, str):
+            return Frame(dfa, PLAIN)
+        # Callers bypass a repeat that may be empty, and items that are empty count as if they were there.
+        minimum = 1 if self._positions[key][1] else max(key.minimum, 1)
+        return Frame(dfa, COUNTER, minimum, -1 if key.maximum is None else key.maximum)
+
+
+def _without_empty_callees(
+    positions: dict[_Callee, PositionAutomaton], callee_of: dict[int, _Callee]
+) -> dict[_Callee, PositionAutomaton]:
+    """The automata without calls of what matches nothing (but the empty string, which callers bypass)."""
+    symbol_of = {callee: symbol for symbol, callee in callee_of.items()}
+    callers: dict[_Callee, list[_Callee]] = {}
+    for key, automaton in positions.items():
         for symbol in np.unique(automaton.low[automaton.low >= 256]).tolist():
-            if symbol in rule_of:
-                callers.setdefault(rule_of[symbol], []).append(name)
-    dead = dict.fromkeys(rule_of)
+            if symbol in callee_of:
+                callers.setdefault(callee_of[symbol], []).append(key)
+    dead = dict.fromkeys(callee_of)
 
-    def alive(name: str) -> PositionAutomaton:
-        return _without_symbols(positions[name], np.array(list(dead), np.int32))
+    def alive(key: _Callee) -> PositionAutomaton:
+        return _without_symbols(positions[key], np.array(list(dead), np.int32))
 
-    work = [name for name in positions if name in symbol_of]  # callees come last, and are asked first
+    work = [key for key in positions if key in symbol_of]  # callees come last, and are asked first
     while work:
-        name = work.pop()
-        if symbol_of[name] in dead and not alive(name).is_empty:
-            del dead[symbol_of[name]]
-            work += [caller for caller in callers.get(name, ()) if caller in symbol_of]
-    return {name: alive(name) for name in positions}
+        key = work.pop()
+        if symbol_of[key] in dead and not alive(key).is_empty:
+            del dead[symbol_of[key]]
+            work += [caller for caller in callers.get(key, ()) if caller in symbol_of]
+    return {key: alive(key) for key in positions}
 
 
 def _without_symbols(automaton: PositionAutomaton, symbols: Int32Array) -> PositionAutomaton:

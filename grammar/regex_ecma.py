@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from .expression import ALL_CODE_POINTS, Characters, EndAnchor, Expression, Ranges, StartAnchor
+from .expression import ALL_CODE_POINTS, Characters, Expression, Ranges
 from .limits import Limits
 from .ranges import negate, normalise, subtract, union
 from .regex import PatternParser
@@ -93,8 +93,8 @@ class EcmaParser(PatternParser):
             raise unsupported(
                 "{,...} is a bound in some flavours and literal text in ECMA 262; write {0,...}", position
             )
-        items = self.group.items
-        if not self.literal and items and isinstance(items[-1], StartAnchor | EndAnchor):
+        # Not what is in a group: its item begins with the parenthesis.
+        if not self.literal and self.group.items and self.pattern[self.item_start] in "^$":
             raise syntax_error("an anchor cannot be repeated; leave the quantifier out", position)
         return super().quantifier(character, position)
 

@@ -3,7 +3,10 @@
 A head is one open way to read the text so far. A repeat is called as a counter frame only if
 (a) within its item the count is unambiguous, and at every call (b) the next byte decides whether the
 callee is entered and (c) whether it is left. Where (b) or (c) fail, a call that happens at most once in
-a text is still fine: see `_Proof._bounded`.
+a text, or in one string of a rule, is still fine: see `_Proof._bounded`.
+
+In a grammar of rules the call of a rule is a symbol like a byte: with (a) to (c) the counter frame has a head for each
+one that the unrolled repeat has, so that counting is never the worse of the two.
 """
 
 from __future__ import annotations
@@ -26,12 +29,13 @@ from .expression import (
     StartAnchor,
     Token,
 )
+from .limits import Limits
 from .loops import is_wide
 from .simplify import children
 from .utf8 import fragment
 
-#: Positions of a repeat, unrolled, from which on it is worth a frame.
-_BIG = 256
+#: In a grammar of rules such a part of `max_unrolled_positions` is unrolled.
+_PART_IN_RULES = 8
 #: Bound of a repeated wide class from which on it is worth a frame.
 _LEAST_WIDE_BOUND = 4
 #: Frames within frames, the root being the first.
@@ -45,10 +49,24 @@ _MAX_PAIRS = 1024
 
 
 class Sizes:
-    """Positions of every part of one expression; the repeats chosen as counters are one position each."""
+    """Positions of every part of one expression; the repeats chosen as counters are one position each.
 
-    def __init__(self, root: Expression, excluded: dict[Expression, None], *, with_counters: bool = True) -> None:
+    `in_rules`: of a rule, where counters may hold references and may be nested as deep as they like.
+    """
+
+    def __init__(
+        self,
+        root: Expression,
+        excluded: dict[Expression, None],
+        limits: Limits,
+        *,
+        with_counters: bool = True,
+        in_rules: bool = False,
+    ) -> None:
         self._excluded = excluded
+        self._limits = limits
+        self._unrolled = limits.max_unrolled_positions // (_PART_IN_RULES if in_rules else 1)
+        self._in_rules = in_rules
         self._size: dict[int, int] = {}
         self._nesting: dict[int, int] = {}
         self._fixed: dict[int, bool] = {}
@@ -83,7 +101,7 @@ class Sizes:
         fixed = isinstance(node, Lookahead)
         for part in parts:
             if closed:
-                size += Sizes(part, {}, with_counters=False).total
+                size += Sizes(part, {}, self._limits, with_counters=False).total
                 continue
             self._visit(part)
             size += self._size[id(part)]
@@ -95,15 +113,18 @@ class Sizes:
             size = len(node.final)
         elif isinstance(node, Characters):
             size = fragment(node.ranges).n_states - 1
-        elif isinstance(node, (StartAnchor, EndAnchor, Token, Reference)):
-            size, fixed = int(isinstance(node, (Token, Reference))), True
+        elif isinstance(node, Reference):
+            size, fixed = 1, not self._in_rules
+        elif isinstance(node, (StartAnchor, EndAnchor, Token)):
+            size, fixed = int(isinstance(node, Token)), True
         elif isinstance(node, Repeat):
             bound = node.minimum if node.maximum is None else node.maximum
             body = self._size[id(node.body)]
             size = max(1, bound) * body
-            if self._with_counters and not fixed and nesting + 2 <= _MAX_NESTING and body and bound > 1:
+            shallow = self._in_rules or nesting + 2 <= _MAX_NESTING
+            if self._with_counters and not fixed and shallow and body and bound > 1:
                 wide = is_wide(node.body) and bound >= _LEAST_WIDE_BOUND and node.maximum is not None
-                if (size > _BIG or wide) and node not in self._excluded:
+                if (size > self._unrolled or wide) and node not in self._excluded:
                     self.counters[key] = node
                     size = 1
                     nesting += 1
@@ -123,9 +144,12 @@ def _has_lookahead(node: Expression) -> bool:
     return False
 
 
-def unproved(root: Frame, called: dict[int, Frame]) -> list[int]:
-    """The symbols of those calls in `called` that might make the heads many; none: all is well."""
-    return sorted(_Proof(root, called).failing())
+def unproved(callers: list[Frame], called: dict[int, Frame], rules: list[int] | None = None) -> list[int]:
+    """The symbols of those calls in `called` that might make the heads many; none: all is well.
+
+    `callers` are the other frames: the root alone, or those of all rules, whose symbols are `rules`.
+    """
+    return sorted(_Proof(callers, called, rules or []).failing())
 
 
 #: Places where bytes may be read next: (frame, state).
@@ -133,10 +157,11 @@ _Places = frozenset[tuple[int, int]]
 
 
 class _Proof:
-    """The conditions on all calls. The root frame is symbol 0."""
+    """The conditions on all calls. The frames that are no counters are symbols 0, -1, -2, ..."""
 
-    def __init__(self, root: Frame, called: dict[int, Frame]) -> None:
-        self._frames = {0: root, **called}
+    def __init__(self, callers: list[Frame], called: dict[int, Frame], rules: list[int]) -> None:
+        self._rules = rules
+        self._frames = {**{-i: frame for i, frame in enumerate(callers)}, **called}
         self._calls = {
             number: [(symbol, int(frame.dfa.class_of[symbol])) for symbol in called]
             for number, frame in self._frames.items()
@@ -167,7 +192,8 @@ class _Proof:
     def failing(self) -> set[int]:
         """The callees to unroll."""
         found: set[int] = set()
-        ambiguous: list[tuple[int, int, int, bool]] = []  # (callee, state, state after it, whether it is left in doubt)
+        #: By caller: (callee, state, state after it, whether it is left in doubt).
+        ambiguous: dict[int, list[tuple[int, int, int, bool]]] = {}
         for callee, sites in self._sites.items():
             frame = self._frames[callee]
             first = self._places(callee, 0)
@@ -183,14 +209,15 @@ class _Proof:
                     left = self._separate(self._after(caller, target), goes_on)
                     if entered and left:
                         continue
-                    if caller == 0:
-                        ambiguous.append((callee, state, target, not left))
+                    if caller <= 0:
+                        ambiguous.setdefault(caller, []).append((callee, state, target, not left))
                     else:
                         found.add(callee)
-        if len(ambiguous) > _MAX_AMBIGUOUS:
-            found.update(callee for callee, *_ in ambiguous)
-        else:
-            found.update(callee for callee, state, target, left in ambiguous if not self._bounded(state, target, left))
+        for caller, calls in ambiguous.items():
+            many = len(calls) > _MAX_AMBIGUOUS
+            for callee, state, target, in_doubt in calls:
+                if many or not self._bounded(caller, state, target, in_doubt):
+                    found.add(callee)
         return found
 
     def _places(self, number: int, state: int, without: int = 0) -> _Places:
@@ -213,7 +240,7 @@ class _Proof:
     def _after(self, caller: int, target: int) -> _Places:
         """Where a head may be after a return to `target`."""
         places = self._places(caller, target)
-        if caller and self._frames[caller].dfa.final[target]:
+        if caller > 0 and self._frames[caller].dfa.final[target]:
             places |= self._places(caller, 0) | self._follow_of(caller)
         return places
 
@@ -255,20 +282,20 @@ class _Proof:
                 return False
         return True
 
-    def _bounded(self, state: int, target: int, left_in_doubt: bool) -> bool:
-        """Whether an ambiguous call of the root frame leaves the heads few.
+    def _bounded(self, caller: int, state: int, target: int, left_in_doubt: bool) -> bool:
+        """Whether an ambiguous call of a frame that is no counter leaves the heads few.
 
-        It must lie on no cycle, so that it is entered at one place of a text at most. In doubt about
+        It must lie on no cycle, so that it is entered at one place of the frame's string at most. In doubt about
         entering, a head becomes two. In doubt about leaving, the callee is left at any number of places:
         what follows must contain no call, and only few of its states may be open at the same time.
         """
-        delta = self._frames[0].dfa.delta
+        delta = self._frames[caller].dfa.delta
         if _reachable(delta, delta[state])[state]:
             return False
         if not left_in_doubt:
             return True
         behind = np.flatnonzero(_reachable(delta, np.array([target])))
-        if self._has_calls[0][behind].any():
+        if self._has_calls[caller][behind].any() or (self._table[caller][behind][:, self._rules] >= 0).any():
             return False
         if len(behind) <= _MAX_HEADS:
             return True

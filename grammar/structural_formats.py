@@ -15,7 +15,6 @@ They are those of xgrammar's `structural_tag` module, and mean the same but for 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -68,6 +67,8 @@ class FormatReader:
     def __init__(self, limits: Limits) -> None:
         self.rules: dict[str, Expression] = {}
         self.options: dict[str, Any] = {}
+        #: Whether what is embedded is made to stay as it is.
+        self.frames = False
         self._limits = limits
         self._depth = 0
         self._known: dict[Any, tuple[Reference, Any]] = {}  # the second part keeps what an id stands for alive
@@ -173,7 +174,8 @@ class FormatReader:
                 return self._embedded(("json", make, *spaces.items()), place, lambda: make(**spaces))
         elif not isinstance(schema, type):  # a pydantic model is left to the front end
             raise GrammarSyntaxError("a JSON Schema is an object or a boolean", place)
-        json_schema = _json_schema_front_end(place)
+        from .json_schema import json_schema  # and what it needs to resolve references
+
         identity = id(schema) if isinstance(schema, type) else described(schema, place)
         return self._embedded(
             ("schema", identity, *options.items()),
@@ -186,9 +188,11 @@ class FormatReader:
         """A reference to the start rule of a grammar, which is made once for each `key`."""
         if key not in self._known:
             try:
-                rules, start = embed(make(), place or "/")
+                grammar = make()
+                rules, start = embed(grammar, place or "/")
             except GrammarError as error:
                 raise _placed(error, place) from None
+            self.frames |= grammar.frames
             self.rules |= rules
             self._known[key] = Reference(start, source=Source(start, place)), kept
         return self._known[key][0]
@@ -414,14 +418,3 @@ def _placed(error: GrammarError, place: str) -> GrammarError:
     error.place = place if inner is None or inner.startswith(place) else f"{place or '/'}, {inner}"
     error.args = (f"{error.message} ({error.place})",)
     return error
-
-
-def _json_schema_front_end(place: str) -> Callable[..., Grammar]:
-    module = f"{__package__}.json_schema"
-    try:
-        found: Callable[..., Grammar] = importlib.import_module(module).json_schema
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise GrammarUnsupported("json_schema is not supported yet", place) from None
-    return found

@@ -54,7 +54,9 @@ def structural_tag(
         value = _triggered(tags, triggers, at_least_one, stop_after_first, tuple(excludes))
         start = reader.read(value, "")
         text = described(value, "")
-    return Grammar("structural_tag", text, {"start": start, **reader.rules}, options=reader.options)
+    return Grammar(
+        "structural_tag", text, {"start": start, **reader.rules}, options=reader.options, frames=reader.frames
+    )
 
 
 def _triggered(

@@ -17,6 +17,7 @@ from .layout import (
     COUNT_CONTEXTS,
     G_AUTOMATON,
     G_STAMP,
+    J_ADDED,
     J_AFTER_SPACE,
     J_CURSOR,
     J_DEPTH,
@@ -33,6 +34,8 @@ from .layout import (
     J_LOOP,
     J_PATH_LENGTH,
     J_PATH_RANK,
+    J_REGISTER,
+    J_ROOM,
     J_STAGE,
     J_STAMP,
     J_VOCABULARY,
@@ -56,7 +59,7 @@ from .memory import load_i32, load_i64, section, store_i64
 from .path import CONFIG_COST
 from .pool import count
 from .select import select_wide
-from .trie import V_NODE, V_NODE_PARENT, V_RANK_WORDS, V_ROOT
+from .trie import V_MAX_LENGTH, V_NODE, V_NODE_PARENT, V_RANK_WORDS, V_ROOT
 from .undecided import fill_stay, sort_undecided
 from .wide import add_state_bytes, find_loop, find_loops, local_step
 
@@ -111,6 +114,10 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
         work += more
         wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
         if wide:
+            after = load_i64(loop, L_AFTER) != 0 and load_i64(loop, LOOP_WORDS + L_LIMIT) != NO_LIMIT
+            if after or load_i64(loop, L_LIMIT) != NO_LIMIT:
+                # A counter: which tokens are short enough depends on its room as far as the longest.
+                store_i64(job, J_ROOM, load_i64(vocabulary, V_MAX_LENGTH))
             if skipped:
                 for word in range(LOOP_WORDS):
                     store_i64(loop, word, load_i64(own, word))
@@ -175,6 +182,9 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, l
     store_i64(job, J_KEY_COUNT, 0)
     store_i64(job, J_AFTER_SPACE, -1)
     store_i64(job, J_FAILED, 0)
+    store_i64(job, J_REGISTER, register)
+    store_i64(job, J_ADDED, 0)
+    store_i64(job, J_ROOM, 0)
     if listed != 0:
         # Here calls may come first: on the same list, as a rule all of it.
         for i in range(length):

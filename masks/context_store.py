@@ -22,11 +22,13 @@ from .layout import (
     B_SLOTS,
     B_STEP_EPOCH,
     B_VOCABULARY,
+    CONTEXT_ADDED,
     CONTEXT_CLASS,
     CONTEXT_ITEM,
     CONTEXT_ITEMS,
     CONTEXT_MASK,
     CONTEXT_RETURN,
+    CONTEXT_ROOM,
     CONTEXT_STATE,
     CONTEXT_WORDS,
     COUNT_MISSES,
@@ -44,14 +46,17 @@ from .layout import (
     G_LISTS,
     G_NUMBER,
     IDLE,
+    ITEM_ADDED,
     ITEM_CALL,
     ITEM_LIST,
-    ITEM_REGISTER,
     ITEM_WORDS,
+    J_ADDED,
     J_EVENT_COUNT,
     J_KEY_COUNT,
     J_KEY_HIGH,
     J_KEY_LOW,
+    J_REGISTER,
+    J_ROOM,
     J_STAGE,
     KEY_CALL,
     KEY_COUNT,
@@ -77,7 +82,7 @@ from .layout import (
 )
 from .lazy import mix
 from .leaving import RETURNS
-from .machine import register_class
+from .machine import FAR, counter_distances
 from .memory import call_kernel, load_i32, load_i64, shift_right, store_i32, store_i64
 from .pool import count, intern_mask, new_epoch, resolve
 from .trie import V_MAX_BYTES
@@ -116,6 +121,62 @@ def _find_context(grammar, key, klass):  # type: ignore[no-untyped-def]
         if load_i64(context, CONTEXT_STATE) == key and load_i64(context, CONTEXT_CLASS) == klass:
             return number
         place = (place + 1) & (2 * MAX_CONTEXTS - 1)
+
+
+@helper
+def _class_of(batch, vocabulary, below, above):  # type: ignore[no-untyped-def]
+    """What a context knows of its register: how far a counter's bounds are away, FAR where its tokens end before."""
+    return ((below << 22 | above) << 1) | (1 if vocabulary != load_i64(batch, B_VOCABULARY) else 0)
+
+
+@helper
+def _known_context(batch, grammar, vocabulary, key, below, above):  # type: ignore[no-untyped-def]
+    """Number of a context that does for a register so far from its counter's bounds, or -1.
+
+    The intervals of registers that tokens can tell apart are nested: first those whose bounds no token gets to.
+    """
+    contexts = load_i64(grammar, G_CONTEXTS)
+    for turn in range(4):
+        own_below, own_above = below, above
+        if turn & 1 == 0:
+            own_above = FAR
+        elif above == FAR:
+            continue
+        if turn & 2 == 0:
+            own_below = FAR if below > 0 else 0
+        elif below == 0 or below == FAR:
+            continue
+        number = _find_context(grammar, key, _class_of(batch, vocabulary, own_below, own_above))
+        if number >= 0:
+            context = contexts + 8 * CONTEXT_WORDS * number
+            if (own_below != FAR or below > load_i64(context, CONTEXT_ADDED)) and (
+                own_above != FAR or above > load_i64(context, CONTEXT_ROOM)
+            ):
+                return number
+    return -1
+
+
+@helper
+def _new_context(batch, grammar, vocabulary, key, below, above):  # type: ignore[no-untyped-def]
+    """Keep what the job has found as a context, for all registers that its tokens cannot tell apart; its number."""
+    job = load_i64(batch, B_JOB)
+    own_below, own_above = below, above
+    if below > load_i64(job, J_ADDED):
+        own_below = FAR
+    if above > max(load_i64(job, J_ADDED), load_i64(job, J_ROOM)):
+        own_above = FAR
+    klass = _class_of(batch, vocabulary, own_below, own_above)
+    number = _find_context(grammar, key, klass)
+    if number < 0:  # else there is one that does for fewer registers, as it was found in another way
+        place = -1 - number
+        number = load_i64(grammar, G_CONTEXT_COUNT)
+        store_i64(grammar, G_CONTEXT_COUNT, number + 1)
+        store_i32(load_i64(grammar, G_CONTEXT_TABLE), place, number)
+    context = load_i64(grammar, G_CONTEXTS) + 8 * CONTEXT_WORDS * number
+    store_i64(context, CONTEXT_STATE, key)
+    store_i64(context, CONTEXT_CLASS, klass)
+    _store_lists(batch, grammar, context)
+    return number
 
 
 @helper
@@ -204,10 +265,12 @@ def _store_lists(batch, grammar, context):  # type: ignore[no-untyped-def]
             item = items + 8 * ITEM_WORDS * load_i64(grammar, G_ITEM_COUNT)
             store_i64(grammar, G_ITEM_COUNT, load_i64(grammar, G_ITEM_COUNT) + 1)
             store_i64(item, ITEM_CALL, load_i64(key, KEY_CALL))
-            store_i64(item, ITEM_REGISTER, load_i64(key, KEY_REGISTER))
+            store_i64(item, ITEM_ADDED, load_i64(key, KEY_REGISTER) - load_i64(job, J_REGISTER))
             store_i64(item, ITEM_LIST, list_number)
             n_items += 1
     store_i64(context, CONTEXT_ITEMS, n_items)
+    store_i64(context, CONTEXT_ADDED, load_i64(job, J_ADDED))
+    store_i64(context, CONTEXT_ROOM, max(load_i64(job, J_ADDED), load_i64(job, J_ROOM)))
 
 
 @helper
@@ -221,10 +284,10 @@ def may_run(batch, low, high):  # type: ignore[no-untyped-def]
 def context_of(batch, grammar, vocabulary, state, register, list_number, fuel):  # type: ignore[no-untyped-def]
     """(context number, or LATER, FORGOTTEN, BY_STACK; fuel left) of a state and list `list_number`, or WHOLE."""
     contexts = load_i64(grammar, G_CONTEXTS)
-    klass = register_class(load_i64(grammar, G_AUTOMATON), state, register, load_i64(vocabulary, V_MAX_BYTES))
+    automaton = load_i64(grammar, G_AUTOMATON)
+    below, above = counter_distances(automaton, state, register, load_i64(vocabulary, V_MAX_BYTES))
     key = state | (list_number << 32)
-    klass = 2 * klass + (1 if vocabulary != load_i64(batch, B_VOCABULARY) else 0)
-    number = _find_context(grammar, key, klass)
+    number = _known_context(batch, grammar, vocabulary, key, below, above)
     if number >= 0:
         packed = load_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK)
         kind = (packed & 0x7FFFFFFF) >> KIND_SHIFT
@@ -236,6 +299,7 @@ def context_of(batch, grammar, vocabulary, state, register, list_number, fuel): 
         context = contexts + 8 * CONTEXT_WORDS * number
         if resolve(batch, context, CONTEXT_MASK, load_i64(batch, B_SCRATCH)) >= 0:
             return number, fuel
+    klass = _class_of(batch, vocabulary, below, above)
     low = mix(mix(mix(0x452821E638D01377, key), klass), load_i64(grammar, G_NUMBER))
     high = (low ^ load_i64(grammar, G_CONTEXT_EPOCH)) * -0x2917014799A6026D
     if fuel <= 0 or not may_run(batch, low, high):
@@ -263,13 +327,6 @@ def context_of(batch, grammar, vocabulary, state, register, list_number, fuel): 
     if left < 0:
         return LATER, 0
     if number < 0:
-        place = -1 - number
-        number = load_i64(grammar, G_CONTEXT_COUNT)
-        store_i64(grammar, G_CONTEXT_COUNT, number + 1)
-        store_i32(load_i64(grammar, G_CONTEXT_TABLE), place, number)
-        context = contexts + 8 * CONTEXT_WORDS * number
-        store_i64(context, CONTEXT_STATE, key)
-        store_i64(context, CONTEXT_CLASS, klass)
-        _store_lists(batch, grammar, context)
+        number = _new_context(batch, grammar, vocabulary, key, below, above)
     store_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK, intern_mask(batch, load_i64(batch, B_JOB_TOTAL)))
     return number, left

@@ -46,7 +46,7 @@ from .layout import (
     SPACE,
     TRIE,
 )
-from .leaving import children_bytes, note_at, note_leaving
+from .leaving import children_bytes, note_added, note_at, note_leaving
 from .machine import (
     AT_BYTE_CLASS,
     AT_DENSE,
@@ -104,6 +104,7 @@ def _step_counter(batch, automaton, depth, byte):  # type: ignore[no-untyped-def
                 store_i64(load_i64(batch, B_JOB), J_FAILED, 1)
             target = other
             register = next_register(automaton, state, register)
+            note_added(batch, register)
     store_i64(states, depth + 1, target)
     store_i64(registers, depth + 1, register)
     return target
@@ -326,6 +327,7 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
             state, register = load_i64(load_i64(batch, B_JOB_STATE), 0), load_i64(registers, 0)
             if delta(automaton, state, 0x20) < 0:
                 register = next_register(automaton, state, register)
+                note_added(batch, register)
             state = load_i64(job, J_AFTER_SPACE)
             store_i64(load_i64(batch, B_JOB_STATE), 0, state)
             store_i64(registers, 0, register)

@@ -1,6 +1,6 @@
 """The masks of recursive grammars: contexts, shared by all sequences of a grammar, put together along real stacks.
 
-A context is interned by (state, what a token can learn of its register, list of trie nodes walked):
+A context is interned by (state, what its tokens have learned of its register, list of trie nodes walked):
 `masks.context_walk` says what it holds. A mask is the union over all pairs (stack node, context) that are reached from
 the heads. A pair whose context has a list of returns leads to the states that its node's continuations return to, each
 with that list. A pair whose context makes calls leads to the starts of the frames called, each with its own list; the
@@ -63,9 +63,9 @@ from .layout import (
     G_ITEMS,
     G_NUMBER,
     IDLE,
+    ITEM_ADDED,
     ITEM_CALL,
     ITEM_LIST,
-    ITEM_REGISTER,
     ITEM_WORDS,
     J_STAGE,
     KIND_EMPTY,
@@ -77,6 +77,7 @@ from .layout import (
     MAX_RETURNS,
     PAIR_CONTEXT,
     PAIR_NODE,
+    PAIR_REGISTER,
     PAIR_WORDS,
     RETURN_LIST,
     RETURN_NODE,
@@ -90,7 +91,7 @@ from .layout import (
     WHOLE,
 )
 from .lazy import mix
-from .machine import AT_CALL_FRAME, AT_CALL_TARGET, AT_FRAME_START, may_return
+from .machine import AT_CALL_FRAME, AT_CALL_TARGET, AT_FRAME_START, may_return, moved_register
 from .memory import call_kernel, load_i32, load_i64, section, shift_right, store_i64
 from .pool import count, expand_mask, find_entry, intern_mask, resolve
 from .stack_walk import begin_stack_walk
@@ -104,16 +105,20 @@ def _visit(batch, grammar, vocabulary, node, state, register, list_number, fuel)
         return number, fuel
     visit, pairs = load_i64(batch, B_VISIT), load_i64(batch, B_PAIRS)
     n = load_i64(visit, VISIT_PAIRS)
+    if load_i64(load_i64(grammar, G_CONTEXTS) + 8 * CONTEXT_WORDS * number, CONTEXT_ITEMS) == 0:
+        register = 0  # nothing comes back to it
     for i in range(n):
         if (
             load_i64(pairs, PAIR_WORDS * i + PAIR_NODE) == node
             and load_i64(pairs, PAIR_WORDS * i + PAIR_CONTEXT) == number
+            and load_i64(pairs, PAIR_WORDS * i + PAIR_REGISTER) == register
         ):
             return 0, fuel
     if n == MAX_PAIRS:
         return BY_STACK, fuel
     store_i64(pairs, PAIR_WORDS * n + PAIR_NODE, node)
     store_i64(pairs, PAIR_WORDS * n + PAIR_CONTEXT, number)
+    store_i64(pairs, PAIR_WORDS * n + PAIR_REGISTER, register)
     store_i64(visit, VISIT_PAIRS, n + 1)
     return 0, fuel
 
@@ -149,8 +154,8 @@ def _go_on(batch, grammar, vocabulary, node, state, register, list_number, nulla
 
 
 @helper
-def _call_frame(batch, grammar, vocabulary, node, item, fuel):  # type: ignore[no-untyped-def]
-    """Follow a call that the context of `node` makes within tokens. As `_visit`."""
+def _call_frame(batch, grammar, vocabulary, node, register, item, fuel):  # type: ignore[no-untyped-def]
+    """Follow a call that a context makes for `node` and a register within tokens. As `_visit`."""
     automaton = load_i64(grammar, G_AUTOMATON)
     visit = load_i64(batch, B_VISIT)
     called = load_i64(batch, B_CALLED)
@@ -175,7 +180,7 @@ def _call_frame(batch, grammar, vocabulary, node, item, fuel):  # type: ignore[n
         return BY_STACK, fuel
     own = CALLED_BASE + number
     target = load_i32(section(automaton, AT_CALL_TARGET), call)
-    register = load_i64(item, ITEM_REGISTER)
+    register = moved_register(automaton, target, register, load_i64(item, ITEM_ADDED))
     for i in range(m):
         at = CONTINUATION_WORDS * i
         if (
@@ -227,6 +232,7 @@ def _collect(batch, grammar, vocabulary, arena, block, fuel):  # type: ignore[no
     while done_pairs < load_i64(visit, VISIT_PAIRS) or load_i64(visit, VISIT_FULL) < load_i64(visit, VISIT_RETURNS):
         if done_pairs < load_i64(visit, VISIT_PAIRS):
             node = load_i64(pairs, PAIR_WORDS * done_pairs + PAIR_NODE)
+            register = load_i64(pairs, PAIR_WORDS * done_pairs + PAIR_REGISTER)
             context = contexts + 8 * CONTEXT_WORDS * load_i64(pairs, PAIR_WORDS * done_pairs + PAIR_CONTEXT)
             done_pairs += 1
             back = load_i64(context, CONTEXT_RETURN)
@@ -234,7 +240,8 @@ def _collect(batch, grammar, vocabulary, arena, block, fuel):  # type: ignore[no
                 return BY_STACK, fuel
             first = load_i64(context, CONTEXT_ITEM)
             for k in range(first, first + load_i64(context, CONTEXT_ITEMS)):
-                answer, fuel = _call_frame(batch, grammar, vocabulary, node, items + 8 * ITEM_WORDS * k, fuel)
+                item = items + 8 * ITEM_WORDS * k
+                answer, fuel = _call_frame(batch, grammar, vocabulary, node, register, item, fuel)
                 if answer < 0:
                     return answer, fuel
             continue

@@ -78,23 +78,25 @@ MAX_ITEMS = 1 << 15
 MAX_LIST_NODES = 1 << 20  # 4 MB
 (
     CONTEXT_STATE,  # key: state | list walked << 32 (WHOLE: the vocabulary)
-    CONTEXT_CLASS,  # key: what a token can learn of the register; which vocabulary
+    CONTEXT_CLASS,  # key: what a token has learned of the register (`context_store.class_of`); which vocabulary
     CONTEXT_MASK,  # mask slot of the tokens alive inside the frame
     CONTEXT_RETURN,  # list of the trie nodes at which the frame may return, -1: there are none
     CONTEXT_ITEM,  # its first call in G_ITEMS
     CONTEXT_ITEMS,  # how many there are
+    CONTEXT_ADDED,  # items that its tokens add to a counter at most, so that a lower bound farther away is the same
+    CONTEXT_ROOM,  # the same of an upper bound
     CONTEXT_WORDS,
-) = range(7)
+) = range(9)
 WHOLE = 0x7FFFFFFF
 LIST_BEGIN, LIST_LENGTH, LIST_LOW, LIST_HIGH, LIST_WORDS = range(5)
-ITEM_CALL, ITEM_REGISTER, ITEM_LIST, ITEM_WORDS = range(4)
+ITEM_CALL, ITEM_ADDED, ITEM_LIST, ITEM_WORDS = range(4)  # ADDED: items counted before the call
 
 # What is visited for one mask; past these limits the stack is walked directly (masks.stack_walk).
 MAX_PAIRS = 1024  # (stack node, context)
 MAX_CALLED = 256  # calls within tokens, one for each frame and list
 MAX_RETURNS = 1024  # (stack node, list)
 MAX_CONTINUATIONS = 1024  # of all those calls
-PAIR_NODE, PAIR_CONTEXT, PAIR_WORDS = range(3)
+PAIR_NODE, PAIR_CONTEXT, PAIR_REGISTER, PAIR_WORDS = range(4)  # REGISTER: where the context makes calls
 CALLED_FRAME, CALLED_LIST, CALLED_WORDS = range(3)
 RETURN_NODE, RETURN_LIST, RETURN_WORDS = range(3)
 CONTINUATION_OF, CONTINUATION_NODE, CONTINUATION_STATE, CONTINUATION_REGISTER, CONTINUATION_WORDS = range(5)
@@ -264,8 +266,11 @@ READY, PENDING, LIMIT = 0, 1, 2
     J_DEPTH,  # contexts: bytes before the list's, in the path that RANKS follows: 1 after one space
     J_AFTER_SPACE,  # contexts: RANKS: state after one space, whose tokens the trie is for, LISTS: node to skip; or -1
     J_FAILED,  # contexts: there is no context for this state
+    J_REGISTER,  # contexts: the register at their start
+    J_ADDED,  # contexts: items that have been counted since then, at most
+    J_ROOM,  # contexts: the same, and those of tokens that are not walked
     JOB_WORDS,
-) = range(23)
+) = range(26)
 DIRECT = -1
 IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE = range(6)
 

@@ -15,10 +15,12 @@ from .layout import (
     B_JOB_REGISTER,
     B_JOB_STATE,
     G_CALL_STAMPS,
+    J_ADDED,
     J_EVENT_COUNT,
     J_FAILED,
     J_FOLLOW,
     J_KEY_COUNT,
+    J_REGISTER,
     J_STAMP,
     KEY_CALL,
     KEY_COUNT,
@@ -33,6 +35,15 @@ from .trie import V_NODE, V_NODE_PARENT, V_RANK_NODE
 
 #: In the place of a call edge: the frame returns.
 RETURNS = -1
+
+
+@helper
+def note_added(batch, register):  # type: ignore[no-untyped-def]
+    """Note that the walk has come to this register of its counter."""
+    job = load_i64(batch, B_JOB)
+    added = register - load_i64(job, J_REGISTER)
+    if added > load_i64(job, J_ADDED):
+        store_i64(job, J_ADDED, added)
 
 
 @helper

@@ -23,6 +23,9 @@ from .layout import (
 )
 from .memory import load_i32, load_i64, load_u8, section, store_i64
 
+#: More items than any token can hold.
+FAR = 1 << 20
+
 _AT = {name: H_SECTIONS + i for name, i in SECTION_INDEX.items()}
 AT_BYTE_CLASS, AT_EDGES, AT_DENSE = _AT["byte_class"], _AT["edges"], _AT["dense"]
 AT_SINGLE_BYTE, AT_SINGLE_TARGET = _AT["single_byte"], _AT["single_target"]
@@ -111,6 +114,30 @@ def register_class(automaton, state, register, reach):  # type: ignore[no-untype
     if maximum >= 0:
         above = min(maximum - 1 - register, reach + 1)
     return below * (reach + 2) + above
+
+
+@helper
+def counter_distances(automaton, state, register, reach):  # type: ignore[no-untyped-def]
+    """Items that a counter lacks to its minimum after the one being read, and how many there is room for: FAR past
+    what a token of at most `reach` bytes can get to, as an item takes at least one byte."""
+    frame = frame_of(automaton, state)
+    if load_u8(section(automaton, AT_FRAME_KIND), frame) != COUNTER:
+        return 0, FAR
+    below = max(load_i64(section(automaton, AT_FRAME_MINIMUM), frame) - 1 - register, 0)
+    maximum = load_i64(section(automaton, AT_FRAME_MAXIMUM), frame)
+    above = FAR
+    if maximum >= 0 and maximum - 1 - register <= reach:
+        above = maximum - 1 - register
+    return (below if below <= reach else FAR), above
+
+
+@helper
+def moved_register(automaton, state, register, added):  # type: ignore[no-untyped-def]
+    """The register of a counter after `added` more items."""
+    frame = frame_of(automaton, state)
+    if added == 0 or load_i64(section(automaton, AT_FRAME_MAXIMUM), frame) >= 0:
+        return register + added
+    return min(register + added, max(load_i64(section(automaton, AT_FRAME_MINIMUM), frame) - 1, 0))
 
 
 @helper

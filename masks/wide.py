@@ -40,6 +40,7 @@ from .layout import (
 from .machine import (
     AT_CALL_FRAME,
     AT_CALL_START,
+    AT_EDGES,
     AT_FRAME_FIRST,
     AT_FRAME_KIND,
     AT_FRAME_MAXIMUM,
@@ -286,6 +287,18 @@ def add_next_bytes(grammar, automaton, config, into):  # type: ignore[no-untyped
 
 
 @helper
+def _ends_items(automaton, states, start):  # type: ignore[no-untyped-def]
+    """Does each code point that leads to one of these states end an item that cannot go on?"""
+    edges = section(automaton, AT_EDGES)
+    for i in range(load_i64(states, MAX_LOOP_STATES)):
+        state = load_i64(states, i)
+        flags = flags_of(automaton, state)
+        if flags & HAS_CALLS or (state != start and (flags & FINAL == 0 or load_i32(edges, state) != -1)):
+            return False
+    return True
+
+
+@helper
 def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, empty):  # type: ignore[no-untyped-def]
     """Fill the words at `loop` for a head, with `empty` for one that stays nowhere. Returns whether it is wide."""
     klass = load_i32(section(automaton, AT_STATE_LOOP), state)
@@ -334,10 +347,16 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
         limit = maximum - 1 - register
         # Items of one code point each: a longer string is dead, and before the first item there is room for one more.
         exact = load_u8(load_i64(grammar, G_SINGLE), frame)
+        if exact == 0 and (klass < 0 or load_i64(loop, L_TEXT) != 0) and _ends_items(automaton, states, start):
+            exact = 1
         if exact == 1 and state == start:
             limit += 1
+        # What may as well follow the frame is not dead.
+        for word in range(4):
+            store_i64(loop, L_LEAVE + word, 0)
+        add_state_bytes(grammar, automaton, state, register, loop + 8 * L_LEAVE)
         for half in range(2):
-            if load_i64(loop, L_STAY + half) & load_i64(follow, half) != 0:
+            if (load_i64(loop, L_STAY + half) | load_i64(loop, L_LEAVE + half)) & load_i64(follow, half) != 0:
                 exact = 0
         if load_i64(follow, 2) | load_i64(follow, 3) != 0:
             exact = 0

@@ -27,6 +27,9 @@ from stepmask.grammar.rules import needed_rules
 #: Every recursive rule a frame that is called; the default solves and inlines what it can.
 FRAMES, SOLVED = Limits(max_inlined_positions=0), Limits()
 BOTH_LIMITS = (FRAMES, SOLVED)
+#: The same with every repeat of more than one a counter, where that is proved to need few heads.
+COUNTED, COUNTED_SOLVED = Limits(max_inlined_positions=0, max_unrolled_positions=0), Limits(max_unrolled_positions=0)
+ALL_LIMITS = (*BOTH_LIMITS, COUNTED, COUNTED_SOLVED)
 NAMES = ("S", "T", "U", "V")
 TOKEN = "<t>"
 Rules = dict[str, Expression]
@@ -88,7 +91,7 @@ LITERALS: tuple[Expression, ...] = (
     seq(b" ", rep(Characters(((0x61, 0x62), (0xE9, 0xE9))))),
     seq(b'"', rep(Characters(((0x20, 0x21), (0x23, 0xD7FF)))), b'"'),
 )
-BOUNDS = ((0, 1), (0, None), (1, None), (0, 2), (2, 2), (1, 3), (2, None), (3, 3))
+BOUNDS = ((0, 1), (0, None), (1, None), (0, 2), (2, 2), (1, 3), (2, None), (3, 3), (0, 6), (4, 5), (5, None))
 
 
 def random_expression(rng: random.Random, names: tuple[str, ...], depth: int, tokens: bool) -> Expression:

@@ -13,22 +13,9 @@ from .schemas import Schema
 from .values import KINDS
 
 _ANY_KIND = frozenset(KINDS)
-_LOGIC = ("allOf", "anyOf", "oneOf")
 #: Schemas of an `anyOf` within the scope of an unevaluated keyword: every set of them that may hold is looked at.
 _MAX_SETTLED = 8
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-
-
-def in_place(expander: Expander, schema: Schema) -> list[Schema]:
-    """The schemas that a schema applies to the same value."""
-    store, keywords = expander.store, schema.keywords
-    found = [store.child(schema, name, i) for name in _LOGIC if name in keywords for i in range(len(keywords[name]))]
-    found += [store.child(schema, name) for name in ("not", "if", "then", "else") if name in keywords]
-    for name in ("dependentSchemas", "dependencies"):
-        for key, value in keywords.get(name, {}).items():
-            if not isinstance(value, (list, str)):
-                found.append(store.child(schema, name, key))
-    return found + [store.resolve(schema, name) for name in _REFERENCES if name in keywords]
 
 
 def _item(expander: Expander, schema: Schema, positive: bool, scopes: tuple[int, ...] = ()) -> Item:

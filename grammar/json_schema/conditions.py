@@ -11,6 +11,8 @@ from .schemas import Schema
 if TYPE_CHECKING:
     from .expand import Expander
 
+_LOGIC = ("allOf", "anyOf", "oneOf")
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 #: What a schema may hold for its conditions on names to be one formula.
 _PRESENCE = frozenset(
     ("required", "dependentRequired", "dependencies", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "type")
@@ -81,3 +83,15 @@ def _read_presence(expander: Expander, schema: Schema) -> Formula | None:
 def branches_of(expander: Expander, schema: Schema, name: str) -> list[Schema]:
     """The schemas of a keyword that has a list of them."""
     return [expander.store.child(schema, name, i) for i in range(len(schema.keywords[name]))]
+
+
+def in_place(expander: Expander, schema: Schema) -> list[Schema]:
+    """The schemas that a schema applies to the same value."""
+    store, keywords = expander.store, schema.keywords
+    found = [store.child(schema, name, i) for name in _LOGIC if name in keywords for i in range(len(keywords[name]))]
+    found += [store.child(schema, name) for name in ("not", "if", "then", "else") if name in keywords]
+    for name in ("dependentSchemas", "dependencies"):
+        for key, value in keywords.get(name, {}).items():
+            if not isinstance(value, (list, str)):
+                found.append(store.child(schema, name, key))
+    return found + [store.resolve(schema, name) for name in _REFERENCES if name in keywords]

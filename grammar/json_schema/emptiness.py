@@ -13,7 +13,6 @@ from .numbers import number_expression
 from .presence import settled
 from .schemas import NONE, NOTHING_VALID, Literals
 from .shapes import ObjectShape, item_literals
-from .strings import string_expression
 from .values import KINDS
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class Emptiness:
         if isinstance(clause, NumberClause):
             return number_expression(clause.constraint) is None
         if isinstance(clause, StringClause):
-            return string_expression(clause.constraint, limits=self.expander.limits) is None
+            return self.expander.strings(clause.constraint) is None
         if isinstance(clause, ArrayClause):
             return self._array(clause)
         return self._object(clause)

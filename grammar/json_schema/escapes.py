@@ -5,8 +5,9 @@ written as. The spellings of all code points together are a prefix code: no spel
 text is read in one way only. So the substitution commutes with everything that expressions are made of, lookaheads
 and intersections among them, and with complements within the texts that are spellings at all.
 
-*Canonical* spelling has one form for each code point, that of ``JSON.stringify`` and ``json.dumps(ensure_ascii=False)``:
-raw, but ``\" \\ \b \f \n \r \t`` and ``\u00xx`` with lower-case digits for the other controls (RFC 8259, section 7).
+*Canonical* spelling has one form for each code point, that of ``JSON.stringify`` and of ``json.dumps`` without its
+`ensure_ascii`: raw, but ``\" \\ \b \f \n \r \t``, and ``\u00xx`` with lower-case digits for the other controls (RFC
+8259, section 7).
 """
 
 from __future__ import annotations

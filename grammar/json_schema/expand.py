@@ -11,16 +11,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import GrammarError, GrammarTooLarge
+from ..errors import GrammarError, GrammarSyntaxError, GrammarTooLarge
+from ..expression import Expression
 from ..limits import Limits
 from .clauses import CLAUSES, Clause
-from .conditions import presence
+from .conditions import in_place, presence
 from .keywords import check_keywords
+from .patterns import pattern_content
 from .presence import Formula
 from .schemas import ANYTHING, NOTHING_VALID, Literal, Literals, Schema, SchemaStore
+from .strings import StringConstraint, string_expression
 
 if TYPE_CHECKING:
     from .emptiness import Emptiness
+    from .options import Formats
     from .values import Named
 
 Result = TypeVar("Result")
@@ -78,16 +82,14 @@ class Keyword:
 class Expander:
     """Clauses of sets of schemas, remembered."""
 
-    def __init__(
-        self, store: SchemaStore, limits: Limits, emptiness: Emptiness, ignore_unknown_formats: bool = False
-    ) -> None:
+    def __init__(self, store: SchemaStore, limits: Limits, emptiness: Emptiness, formats: Formats) -> None:
         from .keyword_table import KEYWORDS  # they need what is defined here
 
         self.store = store
         self.emptiness = emptiness
         self.limits = limits
         self.kind = ""
-        self.ignore_unknown_formats = ignore_unknown_formats
+        self.formats = formats
         #: Where each pattern stands first, for messages.
         self.places: dict[str, str] = {}
         #: What is known of schemas: the values of `enum` and `const`, and conditions on names.
@@ -169,6 +171,8 @@ class Expander:
         if item in state.seen:
             return True
         number, positive, scopes = item
+        if number <= NOTHING_VALID:
+            return (number == ANYTHING) == positive
         if (number, not positive, scopes) in state.seen:
             return False
         state.seen.add(item)
@@ -182,24 +186,56 @@ class Expander:
                 return bool(state.clause.condition(formula))
         return self._positive(state, schema, scopes) if positive else self._negative(state, schema)
 
+    def strings(self, constraint: StringConstraint, **options: Any) -> Expression | None:
+        """The texts of strings (`strings.string_expression`); what is wrong with a pattern is said to be where it stands."""
+        try:
+            return string_expression(constraint, limits=self.limits, **options)
+        except GrammarError as error:
+            for pattern in sorted(constraint.patterns | constraint.not_patterns):
+                self.located(pattern, lambda pattern=pattern: pattern_content(pattern, self.limits))  # type: ignore[misc]
+            raise error
+
     def located(self, pattern: str, build: Callable[[], Result]) -> Result:
         """Do something with a pattern; what is wrong with it is said to be where it stands."""
         try:
             return build()
         except GrammarError as error:
             place = self.places.get(pattern)
-            if place is None or (error.place or "").startswith("#"):
+            if place is None:
                 raise
-            error.args = (f"{error.args[0]} (in {pattern!r} at {place})",)
+            error.args = (f"{error.message} ({error.place or 'somewhere'} of the pattern {pattern!r}, {place})",)
             error.place = place
             raise
 
     def checked(self, schema: Schema) -> Schema:
         """The schema, its keywords known to have values of the right form."""
         if schema.number not in self._checked:
-            check_keywords(schema)
-            self._checked.add(schema.number)
+            self._check_from(schema)
         return schema
+
+    def _check_from(self, start: Schema) -> None:
+        """Check a schema and all that it applies to the same value. Raises `GrammarSyntaxError` for one in itself."""
+        path: list[tuple[Schema, list[Schema]]] = []
+        opened: set[int] = set()
+
+        def enter(schema: Schema) -> None:
+            check_keywords(schema)
+            opened.add(schema.number)
+            path.append((schema, in_place(self, schema)))
+
+        enter(start)
+        while path:
+            schema, left = path[-1]
+            if left:
+                other = left.pop()
+                if other.number in opened:
+                    raise GrammarSyntaxError("the schema applies itself to the same value, without end", schema.pointer)
+                if other.number not in self._checked:
+                    enter(other)
+            else:
+                path.pop()
+                opened.discard(schema.number)
+                self._checked.add(schema.number)
 
     def _either(self, state: State, options: tuple[Literal, ...], positive: bool, scopes: tuple[int, ...]) -> bool:
         if positive:

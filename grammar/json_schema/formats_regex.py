@@ -1,43 +1,42 @@
-r"""The format ``regex``: patterns of ECMA 262, as far as an automaton can check them.
+r"""The format ``regex``: patterns of ECMA 262 (section 22.2.1, with the flag u), as far as an automaton can check them.
 
-Left out is what no regular language has or what needs names or numbers compared: groups nested deeper than `_DEPTH`,
-named groups and back-references, ranges whose ends are both beyond ASCII, and bounds other than those of `_bounds`.
+Left out is what no regular language has, or what needs names or large numbers compared; `NOTE` says what.
 """
 
 from __future__ import annotations
 
 NOTE = (
-    "Patterns of ECMA 262 with the flag u, in which groups are nested at most 3 deep; without named groups, "
-    "back-references, ranges with both ends beyond ASCII, and lower bounds of repeats over 9 below an upper bound"
+    "Patterns of ECMA 262 with the flag u, in which groups are nested at most 2 deep, and lookarounds hold no groups; "
+    "without named groups, back-references, and \\0. Ends of ranges in classes are letters or digits of one kind, or "
+    "characters of different kinds, in order; {n,m} has an n of one digit"
 )
-_DEPTH = 3
+_DEPTH = 2
 _SYNTAX = "^$\\.*+?()[]{}|/"
 _HEXADECIMAL = "[0-9A-Fa-f]"
 _CATEGORIES = "C[cfno]?|L[lmotuC]?|M[cen]?|N[dlo]?|P[cdefios]?|S[ckmo]?|Z[lps]?"
+#: Kinds of characters, in the order of their code points, less those that must be escaped in a class and the hyphen.
+_KINDS = ("\\0-,./", "0-9", ":-@", "A-Z", "\\[\\^_`", "a-z", "{-\\x7F", "\\x80-\\u{10FFFF}")
 
 
 def _quoted(characters: str) -> str:
     return "".join(f"\\{character}" for character in characters)
 
 
-def _escape(in_class: bool) -> str:
+def _escape(more: str) -> str:
     """An escape that means one character or a set of them."""
     codes = (
         f"x{_HEXADECIMAL}{{2}}|u(?:{_HEXADECIMAL}{{4}}|\\{{0*(?:{_HEXADECIMAL}{{1,5}}|10{_HEXADECIMAL}{{4}})\\}})"
         f"|c[A-Za-z]|[pP]\\{{(?:{_CATEGORIES})\\}}"
     )
-    return f"\\\\(?:[dDwWsSfnrtv{_quoted(_SYNTAX)}{'b' + _quoted('-') if in_class else ''}]|{codes})"
+    return f"\\\\(?:[dDwWsSfnrtv{_quoted(_SYNTAX)}{more}]|{codes})"
 
 
 def _class() -> str:
-    """A character class: a hyphen stands first, last or in a range, whose ends are in order."""
-    plain = "[^\\]\\\\\\-]"
-    # What must be escaped in a class, and the hyphen, are no end of a range here.
-    ranges = "|".join(
-        f"\\u{{{low:X}}}-[^\\0-\\u{{{low - 1:X}}}\\]\\\\\\-]" for low in range(0x20, 0x7F) if chr(low) not in "\\]-"
-    )
-    item = f"(?:{ranges}|{plain}|{_escape(True)})"
-    return f"\\[\\^?-?{item}*-?\\]"
+    """A character class: a hyphen stands first, last or in a range."""
+    ranges = [f"[{kind}]-[{''.join(_KINDS[i + 1 :])}]" for i, kind in enumerate(_KINDS[:-1])]
+    for kind in ("09", "AZ", "az"):
+        ranges += [f"{chr(low)}-[{chr(low)}-{kind[1]}]" for low in range(ord(kind[0]), ord(kind[1]) + 1)]
+    return f"\\[\\^?-?(?:{'|'.join(ranges)}|[{''.join(_KINDS)}]|{_escape('b' + _quoted('-'))})*-?\\]"
 
 
 def _bounds() -> str:
@@ -47,13 +46,10 @@ def _bounds() -> str:
 
 
 def regex() -> str:
-    """A disjunction with groups in it."""
+    """A disjunction with groups in it. Alternatives may be empty, so that bars may stand anywhere."""
+    atom = f"[^{_quoted(_SYNTAX)}]|\\.|/|{_escape('')}|{_class()}"
     quantifier = f"(?:(?:[*+?]|{_bounds()})\\??)?"
-    atom = f"[^{_quoted(_SYNTAX)}]|/|\\.|{_escape(False)}|{_class()}"
-    disjunction = ""
-    for _ in range(_DEPTH + 1):
-        group = f"|\\((?:\\?:)?{disjunction}\\)" if disjunction else ""
-        look = f"|\\(\\?<?[=!]{disjunction}\\)" if disjunction else ""
-        term = f"(?:(?:{atom}{group}){quantifier}|[\\^$]|\\\\[bB]{look})"
-        disjunction = f"{term}*(?:\\|{term}*)*"
-    return disjunction
+    flat = inner = f"(?:(?:{atom}){quantifier}|[\\^$|]|\\\\[bB])*"
+    for _ in range(_DEPTH):
+        inner = f"(?:(?:{atom}|\\((?:\\?:)?{inner}\\)){quantifier}|[\\^$|]|\\\\[bB]|\\(\\?<?[=!]{flat}\\))*"
+    return inner

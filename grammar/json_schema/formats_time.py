@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 LEAP_SECONDS = (
-    "Second 60 only where it is 23:59 in UTC, and with offsets of whole quarters of an hour: all 1,440 times of the "
-    "day, each with its own offset, would be ten times the states of the rest"
+    "Second 60 only where it is 23:59 in UTC, and with offsets of whole and half hours: all 1,440 times of a day, each "
+    "with offsets of its own, would be a hundred times the states of the rest"
 )
 _MONTHS = (
-    "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
-    "|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
-    "|02-(?:0[1-9]|1[0-9]|2[0-8])"
+    "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8])"
 )
 _FOURS = "(?:0[48]|[2468][048]|[13579][26])"
 #: Years that four divides, hundreds only where four divides the century.
@@ -27,9 +25,9 @@ def date() -> str:
 
 def _leap_seconds() -> str:
     """Local times of second 60 with the offsets for which they are 23:59:60 in UTC."""
-    day, quarter = 24 * 60, 15
+    day, half_hour = 24 * 60, 30
     options = [f"23:59:60{_FRACTION}[Zz]"]
-    for local in range(quarter - 1, day, quarter):
+    for local in range(half_hour - 1, day, half_hour):
         east, west = (local + 1) % day, (day - 1 - local) % day
         offsets = f"(?:\\+{east // 60:02}:{east % 60:02}|-{west // 60:02}:{west % 60:02})"
         options.append(f"{local // 60:02}:{local % 60:02}:60{_FRACTION}{offsets}")

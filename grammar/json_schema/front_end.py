@@ -11,7 +11,7 @@ from ..json_fields import described
 from ..json_value import DEFAULT_MAX_DIGITS, DEFAULT_MAX_WHITESPACE, Whitespace
 from ..limits import Limits
 from .dialects import Dialect
-from .options import Escapes, PropertyOrder, TextOptions, Unknown
+from .options import Escapes, Formats, PropertyOrder, TextOptions
 from .schemas import SchemaStore, parse_json
 from .writer import Writer
 
@@ -32,7 +32,7 @@ def json_schema(
     unicode_escapes: bool = True,
     separators: tuple[str, str] | None = None,
     indent: int | None = None,
-    unknown_formats: Unknown = "refuse",
+    formats: Formats = "enforce",
     registry: referencing.Registry[Any] | None = None,
     limits: Limits | None = None,
 ) -> Grammar:
@@ -44,17 +44,17 @@ def json_schema(
 
     How the text is written: `property_order` ``declared`` has the properties in the schema's order, those it does not
     declare behind them, ``any`` in any order. `whitespace`, `max_whitespace` and `max_digits` are as for `json_value`;
-    `separators` and `indent` fix the white space as in `json.dumps`. Strings that a pattern, a format, `enum` or
+    `separators` and `indent` fix the white space as in `json.dumps`; with `indent` values are nested 24 levels deep at most. Strings that a pattern, a format, `enum` or
     `const` constrains are written without needless escapes, or, with `escapes` ``any``, with all that JSON has;
-    `unicode_escapes` False forbids ``\u``. `unknown_formats` ``ignore`` takes formats that are not known as comments.
+    `unicode_escapes` False forbids ``\u``. `formats` ``enforce`` refuses a `format` that is not known, ``known`` takes
+    it as a comment, and ``ignore`` takes all of them so.
 
     Raises `GrammarSyntaxError` for what is no schema, `GrammarUnsupported` for what is not enforced,
     `GrammarUnsatisfiable` where nothing is valid, `GrammarTooLarge` where a field of `limits` is passed; each names
     the JSON pointer.
     """
     options = TextOptions(
-        property_order, whitespace, max_whitespace, max_digits, escapes, unicode_escapes, separators, indent,
-        unknown_formats,
+        property_order, whitespace, max_whitespace, max_digits, escapes, unicode_escapes, separators, indent, formats,
     )  # fmt: skip
     root = _loaded(schema)
     store = SchemaStore(root, registry, Dialect.DRAFT2020_12)
@@ -62,6 +62,7 @@ def json_schema(
     start: Expression | None = writer.value(frozenset((store.literal(store.root),)) - {(0, True)}, 0)
     if start is None:
         raise GrammarUnsatisfiable("no value is valid against the schema", "#")
+    writer.finish()
     rules = {_START: start, **writer.rules}
     text = schema if isinstance(schema, str) else described(root, "")
     return Grammar("json_schema", text, rules, start=_START, frames=True)

@@ -139,25 +139,30 @@ class _Builder:
 
     def free(self, counts: int, exponents: Exponents) -> int:
         """The state from which on any integer part will do of which bit `i` of `counts` is set, `i` its digits."""
-        first = before = -1
-        while counts:
-            known = self._free.get((counts, exponents))
-            state = self.state(bool(counts & 1)) if known is None else known
-            if before < 0:
-                first = state
-            else:
-                self.edges.extend((before, _ZERO, _NINE, state))
-            if known is not None:
-                break
-            self.whole_states += 1
-            self._free[counts, exponents] = before = state
+        if (counts, exponents) in self._free:
+            return self._free[counts, exponents]
+        tail = self.tail(self.integer, exponents)
+        leaving = [(_DOT, tail.behind(0))]
+        if exponents != "none":
+            leaving += [(byte, tail.exponent) for byte in _EXPONENTS]
+        first = state = len(self.final)
+        edges = []
+        while counts and (counts, exponents) not in self._free:
+            self._free[counts, exponents] = state
+            self.final.append(counts & 1)
             if counts & 1:
-                self.leave(state, exponents, dot=self.tail(self.integer, exponents).behind(0))
+                for byte, target in leaving:
+                    edges += (state, byte, byte, target)
+            edges += (state, _ZERO, _NINE, state + 1)
             counts >>= 1
+            state += 1
+        self.whole_states += state - first
+        edges[-1] = self._free[counts, exponents] if counts else -1  # of the last state
+        self.edges.extend(edges if counts else edges[:-4])
         return first
 
     def beyond(self, digits: int, exponents: Exponents) -> int:
-        """The state behind `digits` digits of a fraction from which on some digit must not be zero; -1: none is left."""
+        """The state behind `digits` digits of a fraction, of which one more must not be zero; -1: none may follow."""
         first = before = -1
         while digits != self.max_digits:
             key = (0 if self.max_digits is None else digits, exponents)
@@ -194,7 +199,7 @@ class _Tail:
 
 @lru_cache(maxsize=256)
 def _tail_table(zeros: bool, max_digits: int | None, exponents: Exponents) -> tuple[npt.NDArray[np.int32], bytes]:
-    """Edges and final states: behind a point (state 0) and 1, 2, ... digits, and behind an ``e``, its sign, its digits."""
+    """Edges and final states: behind a point (state 0) and 1, 2, ... digits; behind an ``e``, its sign, its digits."""
     most = 1 if max_digits is None else max_digits
     edges = [(i, _ZERO, _ZERO if zeros else _NINE, i + 1) for i in range(most)]
     final = bytearray((0, *[1] * most))
@@ -221,28 +226,23 @@ class _Side:
         self._builder = builder
         self._exponents = exponents
         limit = None if builder.max_digits is None else 10**builder.max_digits
-        found = {Fraction(0)}
-        for interval in magnitudes:
-            found.update(end for end in (interval.low, interval.high) if end is not None)
-        ends = sorted(found)
-        index = {end: i for i, end in enumerate(ends)}
-        self._at = [False] * len(ends)
-        self._after = [False] * len(ends)
+        ends, self._at, self._after = [Fraction(0)], [False], [False]
         for interval in magnitudes:
             assert interval.low is not None
-            i = index[interval.low]
-            j = len(ends) if interval.high is None else index[interval.high]
-            self._at[i] |= not interval.without_low
-            self._after[i:j] = [True] * (j - i)
-            self._at[i + 1 : j] = [True] * (j - i - 1)
-            if interval.high is not None:
-                self._at[j] |= not interval.without_high
+            if interval.low != ends[-1]:
+                self._add_end(ends, interval.low)
+            self._at[-1] |= not interval.without_low
+            if interval.high is None:
+                self._after[-1] = True
+            elif interval.high != interval.low:
+                self._after[-1] = True
+                self._add_end(ends, interval.high)
+                self._at[-1] = not interval.without_high
         self._work: list[Callable[[], None]] = []
         while limit is not None and ends[-1] >= limit:  # no text goes so far
             ends.pop()
-        self._ends = ends
         self._floors = [end.numerator // end.denominator for end in ends]
-        self._fractions = [_digits_behind_point(end - floor) for end, floor in zip(ends, self._floors, strict=True)]
+        self._fractions = [_digits_behind_point(end) for end in ends]
         #: For each beginning of the integer part of an end the digits that follow, and the ends of each integer part.
         self._following: dict[str, set[int]] = {}
         self._same_floor: dict[str, tuple[int, int]] = {}
@@ -256,10 +256,15 @@ class _Side:
         self._lengths = sorted(lengths)
         self._plain_counts = self._counts_of_plain_lengths()
 
+    def _add_end(self, ends: list[Fraction], end: Fraction) -> None:
+        ends.append(end)
+        self._at.append(False)
+        self._after.append(False)
+
     def _counts_of_plain_lengths(self) -> int:
         """Bit n: all integer parts of n digits are in an interval, n being no length of the integer part of an end."""
         counts = 0
-        for n, (length, following) in enumerate(zip(self._lengths, [*self._lengths[1:], None], strict=True)):
+        for length, following in zip(self._lengths, [*self._lengths[1:], None], strict=True):
             last = bisect_right(self._floors, 10**length - 1) - 1
             if not self._after[last]:
                 continue
@@ -277,20 +282,16 @@ class _Side:
     def _digit_edges(self, text: str, least: int) -> _Edges:
         """Edges on one more digit of the integer part, from `least` on, `text` being the digits so far."""
         edges: _Edges = []
-        following = self._following.get(text, ())
-        value = 10 * int(text or "0")
-        digits = len(text) + 1
+        value, digits = 10 * int(text or "0"), len(text) + 1
         begin = least
-        for digit in range(least, 11):
-            if digit < 10 and digit not in following:
-                continue
+        for digit in (*sorted(self._following.get(text, ())), 10):
             if begin < digit:
                 counts = self._counts(value + begin, digits)
                 if counts:
                     edges.append((_ZERO + begin, _ZERO + digit - 1, self._builder.free(counts, self._exponents)))
-            if digit < 10:
+            if least <= digit < 10:
                 edges.append((_ZERO + digit, _ZERO + digit, self._whole(text + str(digit))))
-            begin = digit + 1
+            begin = max(digit + 1, least)
         return edges
 
     def _counts(self, value: int, digits: int) -> int:
@@ -333,7 +334,8 @@ class _Side:
         return self._at[i] if len(self._fractions[i]) <= digits else self._after[i - 1]
 
     def _fraction(self, i: int, past: int, digits: int) -> int:
-        """The state behind `digits` digits of a fraction with which those of the ends from `i` to `past` begin, or -1."""
+        """The state behind `digits` digits of a fraction, with which those of ends `i` to `past` begin; -1 if there is
+        none."""
         builder, exponents = self._builder, self._exponents
         if past == i + 1 and len(self._fractions[i]) <= digits:
             if self._at[i]:
@@ -351,10 +353,9 @@ class _Side:
         begin, k = 0, i
         while begin < 10:
             digit = following[k - i] if k < past else 10
-            if begin < digit:
-                if self._after[k - 1]:
-                    target = builder.tail(False, exponents).behind(digits + 1)
-                    builder.edges.extend((state, _ZERO + begin, _ZERO + digit - 1, target))
+            if begin < digit and self._after[k - 1]:
+                target = builder.tail(False, exponents).behind(digits + 1)
+                builder.edges.extend((state, _ZERO + begin, _ZERO + digit - 1, target))
             if digit < 10:
                 first = k
                 while k < past and following[k - i] == digit:
@@ -365,9 +366,9 @@ class _Side:
             begin = digit + 1
 
 
-def _digits_behind_point(fraction: Fraction) -> str:
-    """The digits of a decimal number from 0 on and less than 1; none for 0."""
-    if not fraction:
+def _digits_behind_point(value: Fraction) -> str:
+    """The digits of the fraction of a decimal number from 0 on, without zeros at its end."""
+    if value.denominator == 1:
         return ""
-    digits, places = scaled(fraction)
-    return str(digits).zfill(places)
+    digits, places = scaled(value)
+    return str(digits % 10**places).zfill(places)

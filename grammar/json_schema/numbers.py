@@ -6,7 +6,8 @@ may have zeros at the end of its fraction (1.500) and zero a minus sign (-0), as
 Exponents. A number without constraint may have any. With one, a text with an exponent would be compared digit by digit
 with every count of digits before it, so only those are taken that no automaton need look at:
 
-* any exponent where the constraint asks for the sign alone (``minimum: 0``, ``exclusiveMaximum: 0``, ``not: {const: 0}``);
+* any exponent where the constraint asks for the sign alone (``minimum: 0``, ``exclusiveMaximum: 0``, ``not: {const:
+  0}``);
 * exponents without a minus sign, behind a number that satisfies the constraint without one, where multiplying by ten
   leads to no other that does not: no upper bound on the magnitude, and of the rest only integers and multiples;
 * otherwise none. What is taken always satisfies the constraint.
@@ -29,7 +30,7 @@ from .multiples import TooManyRemainders, multiples_automaton, scaled
 from .number_ranges import Exponents, Interval, interval_automaton
 
 #: So many multiples between two bounds are listed one by one, and so many if their remainders would be too many.
-_LISTED, _LISTED_IF_NEEDED = 64, 10_000
+_LISTED, _LISTED_IF_NEEDED = 64, 2_000
 #: Constraints whose expressions are remembered.
 _REMEMBERED = 1024
 _DEFAULT_LIMITS = Limits()
@@ -80,16 +81,17 @@ class NumberConstraint:
     def admits(self, value: Fraction) -> bool:
         """Whether `value` satisfies the constraint."""
         is_integer = value.denominator == 1
-        return not (
-            (self.integer and not is_integer)
-            or (self.fractional and is_integer)
-            or (self.minimum is not None and (value < self.minimum or (self.exclusive_minimum and value == self.minimum)))
-            or (self.maximum is not None and (value > self.maximum or (self.exclusive_maximum and value == self.maximum)))
-            or any((value / step).denominator != 1 for step in self.multiples)
-            or any((value / step).denominator == 1 for step in self.non_multiples)
-            or (self.allowed is not None and value not in self.allowed)
-            or value in self.excluded
-        )
+        if (self.integer and not is_integer) or (self.fractional and is_integer):
+            return False
+        if self.minimum is not None and (value < self.minimum or (self.exclusive_minimum and value == self.minimum)):
+            return False
+        if self.maximum is not None and (value > self.maximum or (self.exclusive_maximum and value == self.maximum)):
+            return False
+        if any((value / step).denominator != 1 for step in self.multiples):
+            return False
+        if any((value / step).denominator == 1 for step in self.non_multiples):
+            return False
+        return value not in self.excluded and (self.allowed is None or value in self.allowed)
 
 
 def _tighter(
@@ -148,17 +150,13 @@ def _expression(constraint: NumberConstraint, max_digits: int | None, most_state
         return None
     exponents = _exponents(intervals, step, others), _exponents(_mirrored(intervals), step, others)
     integer = step is not None and step.denominator == 1
-    automaton, whole_states = interval_automaton(
-        intervals, integer=integer, max_digits=max_digits, exponents=exponents
-    )
+    automaton, whole_states = interval_automaton(intervals, integer=integer, max_digits=max_digits, exponents=exponents)
     operands: list[Expression] = [automaton]
     for divisor, negated in ((step, False), *((other, True) for other in others)):
         if divisor is None or (divisor == 1 and not negated):
             continue
-        operand, states = multiples_automaton(divisor, negated=negated, most=most_states)
+        operand, states = multiples_automaton(divisor, negated=negated, most=most_states // whole_states)
         whole_states *= states
-        if whole_states > most_states:
-            raise TooManyRemainders(divisor)
         operands.append(operand)
     return automaton if len(operands) == 1 else Intersection(tuple(operands))
 
@@ -234,9 +232,7 @@ def _exponents(intervals: list[Interval], step: Fraction | None, others: list[Fr
     return "any" if step is None and (part is None or part.low == 0) else "upward"
 
 
-def _holds_a_number(
-    interval: Interval, step: Fraction | None, others: list[Fraction], max_digits: int | None
-) -> bool:
+def _holds_a_number(interval: Interval, step: Fraction | None, others: list[Fraction], max_digits: int | None) -> bool:
     """Whether some number that can be written is in `interval`, a multiple of `step` and of none of `others`."""
     grid = step
     low, high, without_low, without_high = interval.low, interval.high, interval.without_low, interval.without_high

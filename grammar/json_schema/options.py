@@ -10,7 +10,7 @@ from ..json_value import DEFAULT_MAX_DIGITS, DEFAULT_MAX_WHITESPACE, Whitespace
 
 PropertyOrder = Literal["declared", "any"]
 Escapes = Literal["canonical", "any"]
-Unknown = Literal["refuse", "ignore"]
+Formats = Literal["enforce", "known", "ignore"]
 
 #: The rule of a run of white space.
 WHITESPACE_RULE = "whitespace"
@@ -29,14 +29,14 @@ class TextOptions:
     unicode_escapes: bool = True
     separators: tuple[str, str] | None = None
     indent: int | None = None
-    unknown_formats: Unknown = "refuse"
+    formats: Formats = "enforce"
 
     def __post_init__(self) -> None:
         for name, kinds in (
             ("property_order", get_args(PropertyOrder)),
             ("whitespace", get_args(Whitespace)),
             ("escapes", get_args(Escapes)),
-            ("unknown_formats", get_args(Unknown)),
+            ("formats", get_args(Formats)),
         ):
             value = getattr(self, name)
             if value not in kinds:

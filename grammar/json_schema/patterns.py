@@ -7,6 +7,7 @@ language of its own in which anchors and lookaheads see that string only.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
@@ -36,8 +37,11 @@ from .escapes import ANY_TEXT, SURROGATE, is_text, one_of
 
 #: What stands for a lone surrogate, which no UTF-8 text holds, when strings are matched: a noncharacter.
 _STAND_IN = "\U0010fffe"
-_CLOSED = (Intersection, Complement, Lookahead)
+#: What is built as an automaton of its own.
+CLOSED = (Intersection, Complement, Lookahead)
 _DEFAULT_LIMITS = Limits()
+#: Options that a bound of a sequence may become, about 50 us each to build.
+_MOST_OPTIONS = 8
 
 
 @lru_cache(maxsize=4096)
@@ -203,18 +207,7 @@ def bounded(node: Expression, minimum: int, maximum: int | None) -> Expression |
         known = [option for option in options if option is not None]
         return one_of(known) if len(known) == len(options) else None
     if isinstance(node, Sequence):
-        fixed, loose = 0, []
-        for index, part in enumerate(node.parts):
-            least, most = lengths(part)
-            if least == most:
-                fixed += least
-            else:
-                loose.append(index)
-        if len(loose) != 1:
-            return None
-        at = loose[0]
-        inner = bounded(node.parts[at], max(minimum - fixed, 0), None if maximum is None else maximum - fixed)
-        return None if inner is None else _joined(*node.parts[:at], inner, *node.parts[at + 1 :])
+        return _bounded_sequence(node, minimum, maximum)
     if isinstance(node, Repeat):
         if node.minimum == 0 and node.maximum == 1:
             inner = bounded(node.body, minimum, maximum)
@@ -231,6 +224,35 @@ def bounded(node: Expression, minimum: int, maximum: int | None) -> Expression |
     return None
 
 
+def _bounded_sequence(node: Sequence, minimum: int, maximum: int | None) -> Expression | None:
+    """As `bounded`: one part takes the bounds; where others have a few lengths each, there is an option for each."""
+    ranges = [lengths(part) for part in node.parts]
+    loose = [index for index, (low, high) in enumerate(ranges) if low != high]
+    spread = {index: math.inf if high is None else high - low for index, (low, high) in enumerate(ranges)}
+    widest = max(loose, key=spread.__getitem__)
+    loose.remove(widest)
+    if math.prod(spread[index] + 1 for index in loose) > _MOST_OPTIONS:
+        return None
+    options: list[Expression] = []
+    for chosen in product(*(range(ranges[index][0], (ranges[index][1] or 0) + 1) for index in loose)):
+        parts = list(node.parts)
+        for index, length in zip(loose, chosen, strict=True):
+            part = bounded(parts[index], length, length)
+            if part is None:
+                return None
+            parts[index] = part
+        if NOTHING in parts:
+            continue
+        others = sum(low for index, (low, _) in enumerate(ranges) if index != widest and index not in loose)
+        others += sum(chosen)
+        part = bounded(parts[widest], max(minimum - others, 0), None if maximum is None else maximum - others)
+        if part is None:
+            return None
+        parts[widest] = part
+        options.append(_joined(*parts))
+    return one_of(options)
+
+
 # Membership and emptiness
 
 
@@ -243,7 +265,7 @@ def is_empty(expression: Expression, limits: Limits = _DEFAULT_LIMITS) -> bool:
     simplified = Simplifier({}, limits).simplify(expression)
     if simplified == NOTHING:
         return True
-    if not contains(simplified, _CLOSED):
+    if not contains(simplified, CLOSED):
         return False
     return closed_positions(simplified, limits).is_empty
 

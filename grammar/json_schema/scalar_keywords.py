@@ -143,31 +143,52 @@ def _no_pattern(expander: Expander, schema: Schema, value: Any) -> list[Option]:
     return [Option(facts=(_with(not_patterns=frozenset((value,))),))]
 
 
-def _is_known_format(expander: Expander, schema: Schema, value: str) -> bool:
-    """Whether a format is enforced: raises `GrammarUnsupported` for others, unless they are to be ignored."""
+def _format_fields(expander: Expander, schema: Schema, value: str) -> dict[str, Any] | None:
+    """What a format asks of a value of the expander's kind; None: nothing. Raises `GrammarUnsupported`."""
+    if expander.formats == "ignore" or value in UNASSERTED_FORMATS:
+        return None
+    value = FORMAT_ALIASES.get(value, value)
     if value in FORMATS:
-        return True
-    if value in ANNOTATED_FORMATS or expander.ignore_unknown_formats:
-        return False
+        return {"formats": frozenset((value,))} if expander.kind == "string" else None
+    if value in NUMBER_FORMATS:
+        bits = NUMBER_FORMATS[value]
+        if bits is None or expander.kind == "string":
+            return None
+        return {"integer": True, "minimum": Fraction(-(2 ** (bits - 1))), "maximum": Fraction(2 ** (bits - 1) - 1)}
+    if expander.formats == "known":
+        return None
     raise GrammarUnsupported(
-        f"the format {value!r} is not known; unknown_formats='ignore' takes it as a comment", schema.place("format")
+        f"the format {value!r} is not known; formats='known' takes it as a comment", schema.place("format")
     )
 
 
 def _format(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
-    if not _is_known_format(expander, schema, value):
-        return True
-    return bool(state.clause.intersect(formats=frozenset((value,))))
+    fields = _format_fields(expander, schema, value)
+    return fields is None or bool(state.clause.intersect(**fields))
 
 
 def _no_format(expander: Expander, schema: Schema, value: Any) -> list[Option]:
-    if not _is_known_format(expander, schema, value):
+    fields = _format_fields(expander, schema, value)
+    if fields is None:
         return []
-    return [Option(facts=(_with(not_formats=frozenset((value,))),))]
+    if "formats" in fields:
+        return [Option(facts=(_with(not_formats=fields["formats"]),))]
+    return [
+        Option(facts=(_with(fractional=True),)),
+        Option(facts=(_with(maximum=fields["minimum"], exclusive_maximum=True),)),
+        Option(facts=(_with(minimum=fields["maximum"], exclusive_minimum=True),)),
+    ]
 
 
-#: Formats of OpenAPI and of draft 3 that say what a value is for, and nothing of its form.
-ANNOTATED_FORMATS = frozenset(("password", "binary", "color", "style", "phone", "html", "markdown"))
+#: Formats of the OpenAPI registry that say how a string is shown or what is encoded in it, as `contentEncoding` and
+#: `contentMediaType` do, which JSON Schema never asserts; and those of draft 3 that have no definition of their form.
+UNASSERTED_FORMATS = frozenset(
+    ("binary", "byte", "base64url", "password", "html", "commonmark", "color", "style", "phone")
+)
+#: Formats of numbers, of the OpenAPI registry and of draft 3: the bits of a signed integer, None for any number.
+NUMBER_FORMATS = {"int32": 32, "int64": 64, "float": None, "double": None, "utc-millisec": None}
+#: Other names of formats: those of draft 3, and one in wide use.
+FORMAT_ALIASES = {"host-name": "hostname", "ip-address": "ipv4", "url": "uri"}
 
 _ANY_KIND = frozenset(KINDS)
 SCALAR_KEYWORDS = {
@@ -182,5 +203,5 @@ SCALAR_KEYWORDS = {
     "minLength": Keyword(_STRING, _min_length, _no_min_length),
     "maxLength": Keyword(_STRING, _max_length, _no_max_length),
     "pattern": Keyword(_STRING, _pattern, _no_pattern),
-    "format": Keyword(_STRING, _format, _no_format),
+    "format": Keyword(_STRING | _NUMBER, _format, _no_format),
 }

@@ -11,7 +11,7 @@ from .clauses import ArrayClause, ObjectClause, Selector, StringClause, Violatio
 from .patterns import matches
 from .presence import names_in
 from .schemas import NOTHING_VALID, Literal, Literals
-from .strings import StringConstraint, string_expression
+from .strings import StringConstraint
 
 if TYPE_CHECKING:
     from .expand import Expander
@@ -91,7 +91,7 @@ class ObjectShape:
         if not literals:
             return True
         one = StringConstraint(allowed=frozenset((name,)))
-        return any(string_expression(c.intersect(one)) is not None for c in self._name_constraints(literals))
+        return any(self._expander.strings(c.intersect(one)) is not None for c in self._name_constraints(literals))
 
     def _name_constraints(self, literals: Literals) -> list[StringConstraint]:
         clauses: list[StringClause] = self._expander.clauses(literals, "string")

@@ -22,10 +22,10 @@ from ..expression import (
     Source,
 )
 from ..limits import Limits
-from ..simplify import Simplifier
+from ..simplify import Simplifier, contains
 from .escapes import ANY_TEXT, QUOTE, Escapes, Speller, content, is_text, plain_content, spelled_text
 from .formats import FORMATS
-from .patterns import accepts, bounded, is_empty, lengths, pattern_content
+from .patterns import CLOSED, accepts, bounded, is_empty, lengths, pattern_content
 
 _DEFAULT_LIMITS = Limits()
 
@@ -103,10 +103,11 @@ def _string_expression(
         return _values(constraint, escapes, allow_unicode_escapes, limits)
     if constraint.is_spelled_freely:
         return _free(minimum, maximum, allow_unicode_escapes)
-    language = string_content(constraint, limits)
+    language, is_certain = _language(constraint, limits)
     if language == NOTHING:
         return None
-    return key_expression(language, escapes=escapes, allow_unicode_escapes=allow_unicode_escapes, limits=limits)
+    # Without \u, control characters have no spelling.
+    return _quoted(language, escapes, allow_unicode_escapes, limits, is_certain and allow_unicode_escapes)
 
 
 def key_expression(
@@ -117,9 +118,16 @@ def key_expression(
     limits: Limits = _DEFAULT_LIMITS,
 ) -> Expression | None:
     """The texts, with their quotes, of the strings in a `language` of code points; None where there are none."""
+    return _quoted(language, escapes, allow_unicode_escapes, limits, False)
+
+
+def _quoted(
+    language: Expression, escapes: Escapes, allow_unicode_escapes: bool, limits: Limits, is_certain: bool
+) -> Expression | None:
+    """`language` spelled and quoted; None if it is empty. `is_certain`: it is known not to be."""
     speller = Speller(escapes, allow_unicode_escapes)
     spelled = Simplifier({}, limits).simplify(speller.spell(language))
-    return None if is_empty(spelled, limits) else Sequence((QUOTE, spelled, QUOTE))
+    return None if not is_certain and is_empty(spelled, limits) else Sequence((QUOTE, spelled, QUOTE))
 
 
 def _free(minimum: int, maximum: int | None, allow_unicode_escapes: bool) -> Expression:
@@ -135,15 +143,25 @@ def string_content(constraint: StringConstraint, limits: Limits = _DEFAULT_LIMIT
     if constraint.allowed is not None:
         values = _satisfying(constraint, limits)
         return Alternation(tuple(Bytes(value.encode()) for value in values if is_text(value))) if values else NOTHING
+    return _language(constraint, limits)[0]
+
+
+def _language(constraint: StringConstraint, limits: Limits) -> tuple[Expression, bool]:
+    """The strings that satisfy `constraint` (without `allowed`), and whether it is certain that there are some."""
     wanted, unwanted = _operands(constraint, limits)
+    minimum, maximum = max(constraint.min_length, 0), constraint.max_length
     values = [value for value in sorted(constraint.excluded) if is_text(value) and _fits(value, constraint)]
+    if values and not values[0]:  # the empty string
+        minimum = max(minimum, 1)
+        del values[0]
     if values:
         unwanted.append(Alternation(tuple(Bytes(value.encode()) for value in values)))
-    minimum, maximum = max(constraint.min_length, 0), constraint.max_length
     wanted = [operand for operand in wanted if operand != ANY_TEXT]
     low = max((lengths(operand)[0] for operand in wanted), default=0)
     highs = [high for high in (lengths(operand)[1] for operand in wanted) if high is not None]
     high = min(highs, default=None)
+    # One operand alone has a string of its least length, if nothing in it is an automaton to be built.
+    is_certain = len(wanted) == 1 and not unwanted and low >= minimum and not contains(wanted[0], CLOSED)
     if low < minimum or (maximum is not None and (high is None or high > maximum)):
         for index, operand in enumerate(wanted):
             inner = bounded(operand, minimum, maximum)
@@ -152,11 +170,13 @@ def string_content(constraint: StringConstraint, limits: Limits = _DEFAULT_LIMIT
                 break
         else:
             wanted.append(Repeat(ANY_CHARACTER, minimum, maximum))
-    if NOTHING in wanted:
-        return NOTHING
+    if NOTHING in wanted or (maximum is not None and maximum < minimum):
+        return NOTHING, False
     if len(wanted) == 1 and not unwanted:
-        return wanted[0]
-    return Intersection((*wanted, *map(Complement, unwanted))) if wanted or unwanted else ANY_TEXT
+        return wanted[0], is_certain
+    if not wanted and not unwanted:
+        return ANY_TEXT, True
+    return Intersection((*wanted, *map(Complement, unwanted))), is_certain
 
 
 def _operands(constraint: StringConstraint, limits: Limits) -> tuple[list[Expression], list[Expression]]:

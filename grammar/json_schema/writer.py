@@ -15,9 +15,11 @@ from .numbers import NumberConstraint, number_expression
 from .objects import object_expression
 from .options import Layout, TextOptions
 from .schemas import NOTHING_VALID, Literals, SchemaStore
-from .strings import StringConstraint, string_expression
+from .strings import StringConstraint
 from .values import KINDS
 
+#: Levels of a text with line breaks and indentation; arrays and objects deeper than that are not written.
+MAX_INDENTED = 24
 #: Constrained texts of at most so many values or so long a pattern stand where they are used; others are rules.
 _INLINE_VALUES = 32
 
@@ -30,13 +32,14 @@ class Writer:
         self.limits = limits
         self.layout = Layout(options)
         self.emptiness = Emptiness()
-        self.expander = Expander(store, limits, self.emptiness, options.unknown_formats == "ignore")
+        self.expander = Expander(store, limits, self.emptiness, options.formats)
         self.emptiness.expander = self.expander
         self.rules: dict[str, Expression] = dict(self.layout.rules)
         self._store = store
         self._values: dict[tuple[Literals, int], Expression | None] = {}
         self._names: dict[tuple[Any, ...], str] = {}
         self._keys: dict[str, Expression] = {}
+        self._waiting: list[tuple[str, str, list[Any], int]] = []
 
     def value(self, literals: Literals, depth: int) -> Expression | None:
         """The texts of the values that satisfy a set; None where there are none, as far as that is easily seen."""
@@ -56,6 +59,8 @@ class Writer:
             if not clauses:
                 continue
             if kind in ("array", "object"):
+                if depth > MAX_INDENTED:
+                    continue
                 options.append(self._composite(literals, kind, clauses, depth))
             elif kind == "number":
                 options += self._numbers([clause.constraint for clause in clauses])
@@ -106,17 +111,9 @@ class Writer:
         return found
 
     def _string(self, constraint: StringConstraint) -> Expression | None:
-        patterns = [*constraint.patterns, *constraint.not_patterns]
-
-        def build() -> Expression | None:
-            return string_expression(
-                constraint,
-                escapes=self.options.escapes,
-                allow_unicode_escapes=self.options.unicode_escapes,
-                limits=self.limits,
-            )
-
-        return self.expander.located(min(patterns), build) if patterns else build()
+        return self.expander.strings(
+            constraint, escapes=self.options.escapes, allow_unicode_escapes=self.options.unicode_escapes
+        )
 
     def _described(self, kind: str, constraint: Any) -> str:
         return kind if constraint == type(constraint)() else f"{kind} {len(self._names)}"
@@ -152,11 +149,17 @@ class Writer:
             first = min(literals, default=None)
             place = self._store[first[0]].pointer if first is not None else ""
             name = self._add((kind, literals, depth), f"{place} {kind}".strip(), Alternation(()))
+            self._waiting.append((name, kind, clauses, depth))
+        return Reference(name)
+
+    def finish(self) -> None:
+        """Write the rules of all arrays and objects that were asked for, and of those that these ask for."""
+        while self._waiting:
+            name, kind, clauses, depth = self._waiting.pop(0)
             write = object_expression if kind == "object" else array_expression
             found = [write(self, clause, depth) for clause in clauses]
             options = tuple(option for option in found if option is not None)
             self.rules[name] = options[0] if len(options) == 1 else Alternation(options)
-        return Reference(name)
 
     def _add(self, key: tuple[Any, ...], name: str, expression: Expression) -> str:
         wanted, number = name, 1

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from random_rules import BOTH_LIMITS, FRAMES, SOLVED, Rules, alt, grammar, is_language, opt, ref, rep, rules, seq
 
-from stepmask.grammar.automaton import H_N_STATES, RECURSIVE, Automaton
+from stepmask.grammar.automaton import COUNTER, H_N_STATES, RECURSIVE, Automaton
 from stepmask.grammar.compile import compile_grammar
 from stepmask.grammar.errors import GrammarError, GrammarTooLarge, GrammarUnsatisfiable, GrammarUnsupported
 from stepmask.grammar.expression import (
@@ -22,6 +22,7 @@ from stepmask.grammar.expression import (
     Intersection,
     Lookahead,
     Reference,
+    Repeat,
     Source,
     StartAnchor,
 )
@@ -159,10 +160,74 @@ def test_large_rules_stay_frames() -> None:
 def test_repeats_count_as_often_as_they_are_unrolled() -> None:
     body = alt(b"a", seq(b"(", ref("T"), b")"))
     found: Rules = {"S": rep(ref("T"), 900, 1000), "T": body}
-    assert frames(found) == 2
-    assert compiled(found).header[H_N_STATES] < 1100
+    unrolled = Limits(max_unrolled_positions=10**9)
+    assert frames(found, unrolled) == 2
+    assert 900 < compiled(found, unrolled).header[H_N_STATES] < 1100
     with pytest.raises(GrammarTooLarge):
-        compiled({"S": rep(rep(ref("T"), 1, 1000), 1, 1001), "T": rep(body, 2, 3)}, Limits(max_positions=100_000))
+        compiled(
+            {"S": rep(rep(ref("T"), 1, 1000), 1, 1001), "T": rep(body, 2, 3)},
+            Limits(max_positions=100_000, max_unrolled_positions=10**9),
+        )
+
+
+# ---------------------------------------------------------------------- counted repeats
+
+
+def counters(found: Rules, limits: Limits = SOLVED) -> list[tuple[int, int]]:
+    """(minimum, maximum) of the frames that count; the automaton must be recursive."""
+    automaton = compiled(found, limits)
+    assert automaton.flags & RECURSIVE
+    chosen = automaton["frame_kind"] == COUNTER
+    return sorted(
+        zip(automaton["frame_minimum"][chosen].tolist(), automaton["frame_maximum"][chosen].tolist(), strict=True)
+    )
+
+
+LETTERS = Characters(((0x61, 0x7A),))
+BLANKS = rep(Characters(((9, 10), (13, 13), (32, 32))), 0, 64)
+
+
+@BOTH
+def test_large_repeats_of_rules_are_counters(limits: Limits) -> None:
+    items = rep(seq(b",", BLANKS, ref("S")), 0, 999)
+    lists: Rules = {"S": alt(seq(b'"', rep(LETTERS, 5, 100_000), b'"'), seq(b"[", opt(seq(ref("S"), items)), b"]"))}
+    assert counters(lists, limits) == [(1, 64), (1, 999), (5, 100_000)]
+    assert compiled(lists, limits).n_states < 40
+    # Nested ones, an unbounded one, and items that are nullable by rules.
+    nested: Rules = {
+        "S": alt(b"!", seq(b"(", rep(seq(b"<", rep(ref("S"), 2, 50), b">"), 40, None), rep(ref("T"), 50, 60), b")")),
+        "T": alt(b"", ref("S")),
+    }
+    assert counters(nested, limits) == [(1, 60), (2, 50), (40, -1)]
+
+
+@BOTH
+def test_small_and_ambiguous_repeats_are_unrolled(limits: Limits) -> None:
+    for body, bounds in (
+        (Characters(((0x30, 0x39),)), (0, 20)),  # small
+        (alt(b"a", b"aa"), (0, 90)),  # two items or one
+        (seq(b"a", rep(LETTERS, 0, 1)), (0, 90)),  # an item may go on with what begins another
+        (alt(ref("S"), seq(ref("S"), b"-", ref("S")), seq(ref("S"), ref("S"))), (0, 90)),
+    ):
+        found: Rules = {"S": alt(b"!", seq(b"<", ref("S"), b">"), seq(b"(", rep(body, *bounds), b")"))}
+        assert counters(found, limits) == []
+    # What follows goes on with the same characters, again and again.
+    found = {"S": alt(b"!", seq(b"(", rep(alt(b"-", rep(LETTERS, 1, 90))), ref("S"), b")"))}
+    assert counters(found, limits) == []
+    # ... or only once, and is as short as that.
+    found = {"S": alt(b"!", seq(b"(", rep(LETTERS, 1, 90), b"x", ref("S"), b")"))}
+    assert counters(found, limits) == []
+    found = {"S": alt(seq(b"!", rep(LETTERS, 1, 90), b"x"), seq(b"(", ref("S"), b")"))}
+    assert counters(found, limits) == [(1, 90)]
+
+
+def test_an_item_that_is_too_large_is_named_with_its_place() -> None:
+    where = Source("[ab]{0,400}", "line 2, column 3")
+    letter = Characters(((0x61, 0x62),))
+    item = seq(rep(letter), b"a", rep(letter, 14, 14), b",")
+    found: Rules = {"S": alt(b"!", seq(b"(", Repeat(item, 0, 400, source=where), ref("S"), b")"))}
+    with pytest.raises(GrammarTooLarge, match="line 2, column 3"):
+        compiled(found, Limits(max_dfa_states=1000))
 
 
 def test_rules_stay_frames_where_one_frame_would_be_too_large() -> None:

@@ -15,7 +15,7 @@ from earley import Earley
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from mask_sets import tokens_of
-from random_rules import BOTH_LIMITS, Rules, alt, is_language, ref, rules, seq
+from random_rules import ALL_LIMITS, Rules, alt, is_language, ref, rules, seq
 from recursive_cases import Run, build, legal_of, rows, vocabulary_for, walking_directly
 
 from stepmask.grammar.errors import GrammarUnsatisfiable
@@ -27,7 +27,7 @@ from stepmask.masks.compiled import CompiledGrammar, compile
 from stepmask.masks.layout import B_DIRECT, READY
 
 SEEDS = st.integers(0, 2**32 - 1)
-LIMITS = st.sampled_from(BOTH_LIMITS)
+LIMITS = st.sampled_from(ALL_LIMITS)
 
 
 def wander(runs: list[Run], rng: random.Random, steps: int) -> None:
@@ -102,7 +102,7 @@ def test_a_batch_of_several_grammars_within_a_budget(many: list[Rules], seed: in
     of_regex = compile(regex("(?:[ab]{1,3}\\)|\\(+)*"), vocabulary, use_cache=False)
     plain = batch.add(of_regex)
     alone = of_regex.matcher()
-    runs = [Run(batch, build(found, vocabulary, rng.choice(BOTH_LIMITS)), Earley(found, "S")) for found in many]
+    runs = [Run(batch, build(found, vocabulary, rng.choice(ALL_LIMITS)), Earley(found, "S")) for found in many]
     for _ in range(6):
         slots = rows(-1, plain, *(run.slot for run in runs))
         ready: dict[int, set[int]] = {}
@@ -194,7 +194,7 @@ def test_saved_and_loaded(found: Rules, seed: int) -> None:
     assume(is_language(found))
     rng = random.Random(seed)
     vocabulary = vocabulary_for([found], rng)
-    compiled = build(found, vocabulary, rng.choice(BOTH_LIMITS))
+    compiled = build(found, vocabulary, rng.choice(ALL_LIMITS))
     with tempfile.TemporaryDirectory() as folder:
         compiled.save(f"{folder}/saved")
         loaded = CompiledGrammar.load(f"{folder}/saved", vocabulary)
@@ -205,12 +205,12 @@ def test_saved_and_loaded(found: Rules, seed: int) -> None:
 
 _PROGRAM = r"""
 import hashlib, random
-from random_rules import BOTH_LIMITS, grammar, is_language, random_rules
+from random_rules import ALL_LIMITS, grammar, is_language, random_rules
 from stepmask.grammar.compile import compile_grammar
 for seed in range(40):
     found = random_rules(random.Random(seed), tokens=True)
     if is_language(found):
-        for limits in BOTH_LIMITS:
+        for limits in ALL_LIMITS:
             print(hashlib.sha256(compile_grammar(grammar(found), limits).buffer).hexdigest())
 """
 

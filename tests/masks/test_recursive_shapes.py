@@ -12,7 +12,7 @@ from earley import Earley, State
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from mask_sets import byte_vocabulary, tokens_of
-from random_rules import BOTH_LIMITS, TOKEN, Rules, alt, is_language, opt, ref, rep, rules, seq
+from random_rules import ALL_LIMITS, BOTH_LIMITS, TOKEN, Rules, alt, is_language, opt, ref, rep, rules, seq
 from recursive_cases import BYTES, Run, build, random_text, rows, vocabulary_for
 
 from stepmask.grammar.automaton import RECURSIVE
@@ -29,6 +29,7 @@ from stepmask.masks.matcher import Matcher
 from stepmask.masks.vocabulary import Vocabulary
 
 BOTH = pytest.mark.parametrize("limits", BOTH_LIMITS, ids=["frames", "solved"])
+ALL = pytest.mark.parametrize("limits", ALL_LIMITS, ids=["frames", "solved", "counted frames", "counted solved"])
 LETTER = Characters(((0x61, 0x63),))
 DIGIT = Characters(((0x30, 0x32),))
 
@@ -44,6 +45,10 @@ SHAPES: dict[str, Rules] = {
     "right recursion before a return": {"S": seq(T, b")"), "T": alt(b"a", seq(b"a", T))},
     "indirect left recursion": {"S": alt(seq(T, b"a"), b"b"), "T": alt(seq(S, b"b"), seq(T, b"a"))},
     "counted repeats of itself": {"S": alt(b"a", seq(b"(", rep(S, 2, 3), b")"))},
+    "counted items": {"S": alt(rep(DIGIT, 1, 4), seq(b"[", opt(seq(S, rep(seq(b",", S), 1, 5))), b"]"))},
+    "counts within counts": {"S": alt(rep(LETTER, 2, 5), seq(b"(", rep(seq(b"<", rep(S, 1, 2), b">"), 3, None), b")"))},
+    "counts in two ways": {"S": seq(b"(", rep(alt(b"a", T), 2, 7), b")"), "T": alt(S, b"b", b"bb")},
+    "nullable items": {"S": seq(b"(", rep(opt(T), 3, 4), b")"), "T": alt(S, rep(b"a", 2, 3))},
     "separated lists": {"S": seq(b"[", opt(seq(T, rep(seq(b",", T)))), b"]"), "T": alt(S, LETTER)},
     "unit cycle with a way out": {"S": alt(T, seq(b"(", S, b")")), "T": alt(U, b"a"), "U": alt(S, b"b")},
     "closers that differ": {"S": rep(alt(seq(b"(", S, b")"), seq(b"[", S, b"]"), seq(b"{", S, b"}")))},
@@ -83,7 +88,7 @@ def vocabulary_of(found: Rules) -> Vocabulary:
     )
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes(name: str, limits: Limits) -> None:
     found = SHAPES[name]
@@ -274,7 +279,7 @@ def check_ends(matcher: Matcher, oracle: Earley, text: bytes) -> None:
     assert matcher.tokens_to_finish() == fewest_tokens(completion, spelled)
 
 
-@given(rules(), st.integers(0, 2**32 - 1), st.sampled_from(BOTH_LIMITS))
+@given(rules(), st.integers(0, 2**32 - 1), st.sampled_from(ALL_LIMITS))
 def test_ends_of_random_grammars(found: Rules, seed: int, limits: Limits) -> None:
     assume(is_language(found))
     rng = random.Random(seed)
@@ -288,7 +293,7 @@ def test_ends_of_random_grammars(found: Rules, seed: int, limits: Limits) -> Non
         check_ends(batch_of_one, oracle, text)
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("name", [name for name in SHAPES if name != "tokens"])
 def test_ends_of_shapes(name: str, limits: Limits) -> None:
     found = SHAPES[name]
