@@ -196,22 +196,21 @@ class Worker:
         self._process = context.Process(target=_serve, args=(theirs, *self._arguments), daemon=True)
         self._process.start()
         theirs.close()
-        if self._answer(START_SECONDS) is not None:
-            raise RuntimeError(f"{self._arguments[0]} did not start: {self._why}")
+        if (why := self._answer(START_SECONDS)) is not None:
+            raise RuntimeError(f"{self._arguments[0]} did not start: {why}")
 
     def _answer(self, seconds: float) -> Any:
         """What the child sends, or the string that says why nothing came."""
-        self._why = ""
+        why = f"no answer within {seconds:g} s"
         try:
             if self._connection.poll(seconds):
                 return self._connection.recv()
-            self._why = f"no answer within {seconds:g} s"
         except EOFError:
             self._process.join()
-            self._why = f"the process died (exit code {self._process.exitcode})"
+            why = f"the process died (exit code {self._process.exitcode})"
         self._process.kill()
         self._process.join()
-        return self._why
+        return why
 
     def replay(self, item: dict[str, Any]) -> Outcome:
         """`Replayer.replay` in the child."""
@@ -220,7 +219,7 @@ class Worker:
         if isinstance(answer, Outcome):
             return answer
         self._start()
-        return Outcome(item["id"], bool(item["tests"]), "crash", self._why)
+        return Outcome(item["id"], bool(item["tests"]), "crash", str(answer))
 
     def close(self) -> None:
         """End the child."""
