@@ -9,8 +9,9 @@ B.1.2), ``(?P<name>...)``, and the flags i and s as in ``(?i)``. All else is ref
 from __future__ import annotations
 
 import re
+from functools import cache
 
-from .expression import ALL_CODE_POINTS, Characters, Expression, Ranges
+from .expression import ALL_CODE_POINTS, Characters, Expression, Ranges, Source
 from .limits import Limits
 from .ranges import negate, normalise, subtract, union
 from .regex import PatternParser
@@ -25,9 +26,6 @@ from .regex_syntax import (
 )  # fmt: skip
 from .unicode import fold, property_ranges, shorthand
 
-#: WhiteSpace and LineTerminator: the spaces of Unicode (Zs), tab, line feed, vertical tab, form feed, carriage return,
-#: the line and paragraph separators, and the byte order mark.
-_SPACE: Ranges = union(property_ranges("Zs") or (), ((0x09, 0x0D), (0x2028, 0x2029), (0xFEFF, 0xFEFF)))
 #: What ``.`` matches: all but LineTerminator.
 _DOT = subtract(ALL_CODE_POINTS, ((0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029)))
 #: Escaped letters and digits that ECMA 262 knows in patterns with the flag u; the rest is refused.
@@ -47,6 +45,16 @@ _POSIX = re.compile(r"\[:\^?[A-Za-z]+:\]")
 _SURROGATES = range(0xD800, 0xE000)
 
 
+@cache
+def _space() -> Ranges:
+    """WhiteSpace and LineTerminator.
+
+    They are the spaces of Unicode (Zs), tab, line feed, vertical tab, form feed, carriage return, the line and
+    paragraph separators, and the byte order mark.
+    """
+    return union(property_ranges("Zs") or (), ((0x09, 0x0D), (0x2028, 0x2029), (0xFEFF, 0xFEFF)))
+
+
 def ecma_pattern(pattern: str, limits: Limits | None = None) -> Expression:
     """The expression of one match of `pattern`, its anchors and lookaheads left in it.
 
@@ -63,6 +71,14 @@ def ecma_pattern(pattern: str, limits: Limits | None = None) -> Expression:
 
 class EcmaParser(PatternParser):
     """The parser of one pattern of ECMA 262."""
+
+    def __init__(self, pattern: str, flags: int, limits: Limits) -> None:
+        super().__init__(pattern, flags, limits)
+        shown = pattern if len(pattern) <= 40 else pattern[:37] + "..."
+        self._of_pattern = f" of pattern {shown!r}"
+
+    def source(self, start: int, end: int) -> Source:
+        return Source(self.pattern[start:end], f"column {start + 1}{self._of_pattern}")
 
     def special(self, character: str, position: int) -> int:
         if character == ".":
@@ -109,7 +125,7 @@ def _read_escape(pattern: str, start: int, in_class: bool) -> tuple[int | Charac
     letter = pattern[start + 1 : start + 2]
     if letter.isascii() and letter.isalnum():
         if letter in "sS":
-            return CharacterSet(_SPACE if letter == "s" else negate(_SPACE), False), start + 2
+            return CharacterSet(_space() if letter == "s" else negate(_space()), False), start + 2
         if letter in "dDwW":
             return CharacterSet(shorthand(letter, unicode=False), False), start + 2
         if letter not in _LETTERS:

@@ -13,7 +13,7 @@ from ..errors import GrammarTooLarge, GrammarUnsupported
 from ..expression import EMPTY, Alternation, Expression, Machine, Repeat, Sequence
 from .clauses import ArrayClause
 from .schemas import ANYTHING, NOTHING_VALID, Literal, Literals
-from .shapes import item_literals
+from .shapes import ItemShapes
 
 if TYPE_CHECKING:
     from .writer import Writer
@@ -51,9 +51,8 @@ class _Array:
                 self._items.append(
                     (first, None, writer.expander.store.either((*others, literal)) if others else literal)
                 )
-        clause.items = self._items
-        #: From here on all items are alike.
-        self._alike = max([low if high is None else high for low, high, _ in self._items] or [0])
+        self._shapes = ItemShapes(self._items)
+        self._alike = self._shapes.alike
         self._minimum, self._maximum = clause.minimum, clause.maximum
         for index in range(self._alike + 1):
             if self._maximum is not None and index >= self._maximum:
@@ -63,7 +62,7 @@ class _Array:
                 break
 
     def _item(self, index: int, more: tuple[Literal, ...] = ()) -> Expression | None:
-        literals: Literals = item_literals(self._clause, min(index, self._alike)) | frozenset(more)
+        literals: Literals = self._shapes.literals(min(index, self._alike)) | frozenset(more)
         if (NOTHING_VALID, True) in literals:
             return None
         return self._writer.value(frozenset(lit for lit in literals if lit[0] != ANYTHING), self._depth + 1)
@@ -184,7 +183,7 @@ class _Array:
     def _distinct(self, place: str) -> Expression | None:
         """Arrays of distinct items out of a finite set."""
         clause = self._clause
-        values = self._writer.finite_values(item_literals(clause, self._alike))
+        values = self._writer.finite_values(self._shapes.literals(self._alike))
         if values is None or clause.contains or clause.violations or self._alike:
             raise GrammarUnsupported(
                 f"uniqueItems is enforced where items are alike and one of up to {MAX_DISTINCT} scalars, or at most one",

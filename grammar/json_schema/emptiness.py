@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .clauses import ArrayClause, NumberClause, ObjectClause, ScalarClause, StringClause
-from .numbers import number_expression
+from .numbers import NumberConstraint, number_expression
 from .presence import settled
 from .schemas import NONE, NOTHING_VALID, Literals
-from .shapes import ObjectShape, item_literals
+from .shapes import ItemShapes, ObjectShape
+from .strings import StringConstraint
 from .values import KINDS
 
 if TYPE_CHECKING:
@@ -61,8 +62,10 @@ class Emptiness:
         if isinstance(clause, ScalarClause):
             return clause.allowed.isdisjoint((None,) if kind == "null" else (True, False))
         if isinstance(clause, NumberClause):
-            return number_expression(clause.constraint) is None
+            return _lacks_numbers(clause.constraint)
         if isinstance(clause, StringClause):
+            if clause.constraint == StringConstraint(allowed=clause.constraint.allowed):
+                return clause.constraint.allowed is not None and not clause.constraint.allowed
             return self.expander.strings(clause.constraint) is None
         if isinstance(clause, ArrayClause):
             return self._array(clause)
@@ -71,8 +74,8 @@ class Emptiness:
     def _array(self, clause: ArrayClause) -> bool:
         if clause.maximum is not None and clause.maximum < clause.minimum:
             return True
-        looked_at = min(clause.minimum, 1 + max((low for low, _, _ in clause.items), default=0))
-        return any(self.is_empty(item_literals(clause, i)) for i in range(looked_at))
+        shapes = ItemShapes(clause.items)
+        return any(self.is_empty(shapes.literals(i)) for i in range(min(clause.minimum, shapes.alike + 1)))
 
     def _object(self, clause: ObjectClause) -> bool:
         if clause.maximum is not None and (clause.maximum < clause.minimum or clause.maximum < len(clause.required)):
@@ -84,3 +87,9 @@ class Emptiness:
             return False
         shape = ObjectShape(self.expander, clause)
         return any(not shape.may_have(name) for name in clause.required)
+
+
+def _lacks_numbers(constraint: NumberConstraint) -> bool:
+    if constraint.allowed is not None and constraint == NumberConstraint(constraint.integer, allowed=constraint.allowed):
+        return not any(not constraint.integer or value.denominator == 1 for value in constraint.allowed)
+    return number_expression(constraint) is None

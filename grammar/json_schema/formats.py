@@ -17,7 +17,7 @@ from ..limits import Limits
 from ..regex_ecma import EcmaParser
 from ..regex_syntax import UNICODE
 from ..simplify import Simplifier
-from . import formats_net, formats_regex, formats_text, formats_time
+from . import formats_net, formats_other, formats_regex, formats_text, formats_time
 
 #: Drafts of JSON Schema, oldest first.
 DRAFTS = ("draft4", "draft6", "draft7", "draft2019-09", "draft2020-12")
@@ -111,6 +111,16 @@ def _formats() -> Mapping[str, Format]:
     add("relative-json-pointer", formats_text.relative_json_pointer, "draft7", formats_text.RELATIVE_POINTER)
     add("uri-template", formats_text.uri_template, "draft6", "RFC 6570, section 2. " + formats_text.TEMPLATE)
     add("regex", formats_regex.regex, "draft7", formats_regex.NOTE)
+    for name, pattern in (
+        ("semver", formats_other.semver),
+        ("cidr", formats_other.cidr),
+        ("country-code", formats_other.country_code),
+        ("path", formats_other.path),
+        ("html-selector", formats_other.html_selector),
+        ("ports", formats_other.ports),
+        ("expose", formats_other.expose),
+    ):
+        found[name] = Format(name, pattern, (), f"Of no draft. {(pattern.__doc__ or '').rstrip('.')}")
     return MappingProxyType(found)
 
 
@@ -125,4 +135,18 @@ REFUSED_FORMATS: Mapping[str, str] = MappingProxyType(
             "which no automaton of a sensible size can say; use hostname, or a pattern"
         ),
     }
+)
+
+_OPENAPI = "OpenAPI Format Registry"
+_DRAFT_3 = "draft 3 of JSON Schema"
+_OPENAPI_NAMES = (
+    "base64url", "binary", "byte", "char", "commonmark", "date-time-local", "decimal", "decimal128", "double",
+    "double-int", "float", "html", "http-date", "int8", "int16", "int32", "int64", "media-range", "password",
+    "sf-binary", "sf-boolean", "sf-decimal", "sf-integer", "sf-string", "sf-token", "time-local", "uint8", "uint16",
+    "uint32", "uint64", "unixtime",
+)  # fmt: skip
+#: Formats with a meaning elsewhere that JSON Schema does not know, so that to it they are annotations, and where from.
+ANNOTATION_FORMATS: Mapping[str, str] = MappingProxyType(
+    dict.fromkeys(_OPENAPI_NAMES, _OPENAPI)
+    | dict.fromkeys(["color", "host-name", "ip-address", "phone", "style", "utc-millisec"], _DRAFT_3)
 )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 MAILBOX = "Of address literals those of IPv4 and IPv6, the only tags that are registered. No limits of length"
-IDN_MAILBOX = "Labels of the domain are of ASCII letters, digits and hyphens and of any other letters, marks and digits"
+IDN_MAILBOX = (
+    "Labels of the domain are of ASCII letters, digits and hyphens and of other letters, marks and digits but capital "
+    "ones; whether they are valid U-labels (RFC 5891) is not checked"
+)
 HOSTNAME = (
     "Labels that begin with xn-- are left out: whether they are valid (RFC 5891) no automaton can say. Of the names of "
     "at most 253 characters those of up to 3 labels of any length, 4 with 61 characters in the last one, 7 of up to 35 "
@@ -12,7 +15,8 @@ HOSTNAME = (
 
 _HEXADECIMAL = "[0-9A-Fa-f]"
 _OCTET = "(?:[0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])"
-_GROUP = f"{_HEXADECIMAL}{{1,4}}"
+#: One to four digits; written out, as such short runs are not worth a counter each.
+_GROUP = f"{_HEXADECIMAL}(?:{_HEXADECIMAL}(?:{_HEXADECIMAL}{_HEXADECIMAL}?)?)?"
 PERCENT = f"%{_HEXADECIMAL}{{2}}"
 #: ucschar of RFC 3987, less the formatting characters that its section 4.1 forbids.
 UCS = (
@@ -30,15 +34,16 @@ def ipv4() -> str:
 
 def ipv6(least_zeros: int = 1) -> str:
     """IPv6address of RFC 3986, appendix A; ``::`` stands for `least_zeros` groups at least."""
-    last = f"(?:{_GROUP}:{_GROUP}|{ipv4()})"
-    options = [f"(?:{_GROUP}:){{6}}{last}"]
+    pairs = f"(?:{_GROUP}:)"
+    whole, begun = [f"{pairs}{{7}}{_GROUP}"], [f"{pairs}{{6}}"]  # without an IPv4 address at the end, and before one
     for before in range(9 - least_zeros):
-        # So many groups before `::`, and at most the others behind it, the last two of them perhaps as IPv4.
-        begun = f"(?:{_GROUP}:){{{before - 1}}}{_GROUP}" if before else ""
+        # So many groups before `::`, and at most the others behind it.
+        prefix = f"{pairs}{{{before - 1}}}{_GROUP}::" if before else "::"
         room = 8 - least_zeros - before
-        behind = f"(?:{_GROUP}:){{0,{room - 2}}}{last}|{_GROUP}|" if room >= 2 else f"{_GROUP}|" if room else ""
-        options.append(f"{begun}::(?:{behind})")
-    return f"(?:{'|'.join(options)})"
+        whole.append(f"{prefix}(?:{pairs}{{0,{room - 1}}}{_GROUP})?" if room else prefix)
+        if room >= 2:
+            begun.append(f"{prefix}{pairs}{{0,{room - 2}}}")
+    return f"(?:{'|'.join(whole)}|(?:{'|'.join(begun)}){ipv4()})"
 
 
 def hostname() -> str:
@@ -95,11 +100,11 @@ def _identifier(letters: str, private: str, *, relative: bool) -> str:
     authority = f"//(?:{pieces(':', '*')}@)?{host}(?::[0-9]*)?(?:/{segment})*"
     absolute = f"/(?:{begun}(?:/{segment})*)?"
     tail = f"(?:\\?{pieces(':@/?' + private, '*')})?(?:#{pieces(':@/?', '*')})?"
-    whole = f"[A-Za-z][A-Za-z0-9+.\\-]*:(?:{authority}|{absolute}|{begun}(?:/{segment})*|){tail}"
+    scheme, more = "[A-Za-z][A-Za-z0-9+.\\-]*:", f"(?:/{segment})*"
     if not relative:
-        return whole
-    reference = f"(?:{authority}|{absolute}|{pieces('@', '+')}(?:/{segment})*|){tail}"
-    return f"(?:{whole}|{reference})"
+        return f"{scheme}(?:{authority}|{absolute}|{begun}{more}|){tail}"
+    # Without a scheme there is no colon in the first segment.
+    return f"(?:(?:{scheme})?(?:{authority}|{absolute}|)|{scheme}{begun}{more}|{pieces('@', '+')}{more}){tail}"
 
 
 def uri() -> str:

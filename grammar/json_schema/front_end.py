@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GrammarSyntaxError, GrammarUnsatisfiable
-from ..expression import Expression, Grammar
+from ..expression import Expression, Grammar, Reference
 from ..json_fields import described
 from ..json_value import DEFAULT_MAX_DIGITS, DEFAULT_MAX_WHITESPACE, Whitespace
 from ..limits import Limits
@@ -63,9 +63,12 @@ def json_schema(
     if start is None:
         raise GrammarUnsatisfiable("no value is valid against the schema", "#")
     writer.finish()
-    rules = {_START: start, **writer.rules}
+    rules, name = {_START: start, **writer.rules}, _START
+    while isinstance(start, Reference):  # a schema for one kind of value is one rule
+        name = start.rule
+        start = rules[name]
     text = schema if isinstance(schema, str) else described(root, "")
-    return Grammar("json_schema", text, rules, start=_START, frames=True)
+    return Grammar("json_schema", text, rules, start=name, frames=True)
 
 
 def _loaded(schema: Any) -> Any:

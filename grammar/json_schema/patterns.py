@@ -8,8 +8,10 @@ language of its own in which anchors and lookaheads see that string only.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
-from itertools import product
+from itertools import pairwise, product
 from typing import NamedTuple
 
 from ..build import closed_positions
@@ -40,6 +42,8 @@ _STAND_IN = "\U0010fffe"
 #: What is built as an automaton of its own.
 CLOSED = (Intersection, Complement, Lookahead)
 _DEFAULT_LIMITS = Limits()
+#: States, and members of state sets visited (about 5 ns each), up to which strings are matched by a DFA.
+_MATCHER_STATES, _MATCHER_WORK = 2_000, 200_000
 #: Options that a bound of a sequence may become, about 50 us each to build.
 _MOST_OPTIONS = 8
 
@@ -51,19 +55,28 @@ def pattern_content(pattern: str, limits: Limits = _DEFAULT_LIMITS) -> Expressio
     Raises `GrammarError` as `ecma_pattern` does.
     """
     found = ecma_pattern(pattern, limits)
+    with nesting_checked():
+        return Simplifier({}, limits).simplify(_found_anywhere(found))
+
+
+@contextmanager
+def nesting_checked() -> Iterator[None]:
+    """Raises `GrammarTooLarge` where an expression is nested deeper than Python's stack has room for."""
+    try:
+        yield
+    except RecursionError:
+        raise GrammarTooLarge("the expression is nested too deeply", limit="max_depth") from None
+
+
+def _found_anywhere(found: Expression) -> Expression:
     parts = None if contains(found, Lookahead) else _parts(found)
     if parts is None:
-        whole: Expression = Intersection((Sequence((ANY_TEXT, found, ANY_TEXT)),), source=found.source)
-    else:
-        begun, ended = _shortened(parts.begins, last=True), _shortened(parts.ends, last=False)
-        free = _shortened(_shortened(parts.free, last=True), last=False)
-        if any(is_nullable(part) for part in (free, begun, ended)):
-            return ANY_TEXT
-        options = (
-            _joined(ANY_TEXT, free, ANY_TEXT), _joined(begun, ANY_TEXT), _joined(ANY_TEXT, ended), parts.whole
-        )  # fmt: skip
-        whole = one_of(options)
-    return Simplifier({}, limits).simplify(whole)
+        return Intersection((Sequence((ANY_TEXT, found, ANY_TEXT)),), source=found.source)
+    begun, ended = _shortened(parts.begins, last=True), _shortened(parts.ends, last=False)
+    free = _shortened(_shortened(parts.free, last=True), last=False)
+    if any(is_nullable(part) for part in (free, begun, ended)):
+        return ANY_TEXT
+    return one_of((_joined(ANY_TEXT, free, ANY_TEXT), _joined(begun, ANY_TEXT), _joined(ANY_TEXT, ended), parts.whole))
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -125,14 +138,18 @@ def _parts(node: Expression) -> _Parts | None:
 
 def _followed(left: _Parts, right: _Parts) -> _Parts:
     """`left`, then `right`. Behind what ends the text, and before what begins it, only the empty string may stand."""
-    empty_left, empty_right = tuple(map(is_nullable, left)), tuple(map(is_nullable, right))
     found: tuple[list[Expression], ...] = ([], [], [], [])
-    for i, j in product(range(4), range(4)):  # of the bits of a part's number 1 is: begins, 2: ends
-        ended, begun = i & 2, j & 1
-        if not ended and not begun:
-            found[i | j].append(_joined(left[i], right[j]))
-        elif (empty_left[i] or not begun) and (empty_right[j] or not ended):
-            found[i | j].append(EMPTY if ended and begun else left[i] if ended else right[j])
+    # Of the bits of a part's number 1 is: begins, 2: ends.
+    there = [(j, part) for j, part in enumerate(right) if part != NOTHING]
+    for i, before in enumerate(left):
+        if before == NOTHING:
+            continue
+        for j, after in there:
+            ended, begun = i & 2, j & 1
+            if not ended and not begun:
+                found[i | j].append(_joined(before, after))
+            elif (not begun or is_nullable(before)) and (not ended or is_nullable(after)):
+                found[i | j].append(EMPTY if ended and begun else before if ended else after)
     return _Parts(*(one_of(dict.fromkeys(options)) for options in found))
 
 
@@ -271,28 +288,36 @@ def is_empty(expression: Expression, limits: Limits = _DEFAULT_LIMITS) -> bool:
 
 
 class _Matcher:
-    """Membership in a language by its DFA."""
+    """Membership in a language: by its DFA, which is a list of rows of targets, or by sets of positions."""
 
     def __init__(self, expression: Expression, limits: Limits) -> None:
         positions = closed_positions(Simplifier({}, limits).simplify(expression), limits)
-        dfa = determinize(positions, 256, limits.max_complement_states, limits.max_dfa_work)
-        if dfa is None:
-            message = "the automaton of a pattern that constant strings are matched with is too large"
-            raise GrammarTooLarge(message, limit="max_complement_states")
-        rows = dfa.delta.tolist()
-        # A list for each state, by byte: the loop below is all there is to do for each of many strings.
-        self._columns = bytes(dfa.class_of.tolist()) if len(dfa.first_of) <= 256 else b""
-        self._rows = rows
-        self._final = dfa.final.tolist()
+        dfa = determinize(positions, 256, _MATCHER_STATES, _MATCHER_WORK)
+        self._columns, self._rows, self._edges = b"", [], []
+        if dfa is not None:
+            self._columns, self._rows = bytes(dfa.class_of.tolist()), dfa.delta.tolist()
+            self._final = dfa.final.tolist()
+        else:
+            edges = list(zip(positions.low.tolist(), positions.high.tolist(), positions.target.tolist(), strict=True))
+            self._edges = [edges[i:j] for i, j in pairwise(positions.edge_start.tolist())]
+            self._final = positions.final.tolist()
 
     def accepts(self, text: bytes) -> bool:
         rows = self._rows
+        if not rows:
+            return self._accepts_by_sets(text)
         state = 0
         for column in text.translate(self._columns):
             state = rows[state][column]
             if state < 0:
                 return False
         return bool(self._final[state])
+
+    def _accepts_by_sets(self, text: bytes) -> bool:
+        states = {0}
+        for byte in text:
+            states = {target for state in states for low, high, target in self._edges[state] if low <= byte <= high}
+        return any(self._final[state] for state in states)
 
 
 @lru_cache(maxsize=256)

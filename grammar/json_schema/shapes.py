@@ -20,9 +20,22 @@ if TYPE_CHECKING:
 _MAX_PATTERNS = 8
 
 
-def item_literals(clause: ArrayClause, index: int) -> Literals:
-    """What the item at `index` satisfies."""
-    return frozenset(lit for low, high, lit in clause.items if low <= index and (high is None or index < high))
+class ItemShapes:
+    """What each item of an array satisfies, by index."""
+
+    def __init__(self, items: list[tuple[int, int | None, Literal]]) -> None:
+        self._single: dict[int, list[Literal]] = {}
+        self._ranges = [item for item in items if item[1] != item[0] + 1]
+        for low, high, literal in items:
+            if high == low + 1:
+                self._single.setdefault(low, []).append(literal)
+        #: From here on all items are alike.
+        self.alike = max([low if high is None else high for low, high, _ in items] or [0])
+
+    def literals(self, index: int) -> Literals:
+        """What the item at `index` satisfies."""
+        found = [lit for low, high, lit in self._ranges if low <= index and (high is None or index < high)]
+        return frozenset((*found, *self._single.get(index, ())))
 
 
 class OtherNames:

@@ -25,7 +25,7 @@ from ..limits import Limits
 from ..simplify import Simplifier, contains
 from .escapes import ANY_TEXT, QUOTE, Escapes, Speller, content, is_text, plain_content, spelled_text
 from .formats import FORMATS
-from .patterns import CLOSED, accepts, bounded, is_empty, lengths, pattern_content
+from .patterns import CLOSED, accepts, bounded, is_empty, lengths, nesting_checked, pattern_content
 
 _DEFAULT_LIMITS = Limits()
 
@@ -88,7 +88,8 @@ def string_expression(
 
     Raises `GrammarError` for a pattern that is none or not supported, and `GrammarTooLarge`.
     """
-    found = _string_expression(constraint, escapes, allow_unicode_escapes, limits)
+    with nesting_checked():
+        found = _string_expression(constraint, escapes, allow_unicode_escapes, limits)
     return found if found is None or source is None else replace(found, source=source)
 
 
@@ -118,7 +119,8 @@ def key_expression(
     limits: Limits = _DEFAULT_LIMITS,
 ) -> Expression | None:
     """The texts, with their quotes, of the strings in a `language` of code points; None where there are none."""
-    return _quoted(language, escapes, allow_unicode_escapes, limits, False)
+    with nesting_checked():
+        return _quoted(language, escapes, allow_unicode_escapes, limits, False)
 
 
 def _quoted(

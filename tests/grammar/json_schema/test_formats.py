@@ -22,7 +22,7 @@ from oracles import ReferenceMatcher
 from stepmask.grammar.compile import compile_grammar
 from stepmask.grammar.errors import GrammarError
 from stepmask.grammar.expression import Grammar
-from stepmask.grammar.json_schema.formats import DRAFTS, FORMATS
+from stepmask.grammar.json_schema.formats import ANNOTATION_FORMATS, DRAFTS, FORMATS, REFUSED_FORMATS
 from stepmask.grammar.json_schema.patterns import accepts, lengths
 from stepmask.grammar.json_schema.strings import StringConstraint, string_expression
 from stepmask.grammar.regex_ecma import ecma_pattern
@@ -87,6 +87,7 @@ def test_drafts_are_those_that_the_suite_tests_a_format_in() -> None:
 
 
 def test_every_format_says_what_it_is_and_has_strings() -> None:
+    assert not (set(FORMATS) & set(ANNOTATION_FORMATS)) and not (set(REFUSED_FORMATS) & {*FORMATS, *ANNOTATION_FORMATS})
     for name, entry in FORMATS.items():
         assert entry.name == name and entry.note and entry.drafts[-1] == DRAFTS[-1]
         expression = string_expression(StringConstraint(formats=frozenset({name})))

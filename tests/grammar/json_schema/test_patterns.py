@@ -286,10 +286,27 @@ def test_emptiness_is_exact() -> None:
     assert is_empty(pattern_content("^(?=a)b$")) and not is_empty(pattern_content("^(?=a)[ab]$"))
 
 
+def test_matching_needs_no_small_dfa() -> None:
+    pattern = "^.*[ab].{20}$"
+    chance = random.Random(2)
+    for _ in range(50):
+        text = "".join(chance.choice("abcdé") for _ in range(chance.randint(0, 40)))
+        assert matches(pattern, text) == (re.search(pattern, text) is not None)
+
+
 def test_emptiness_has_limits() -> None:
     limits = Limits(max_product_states=20)
     with pytest.raises(GrammarTooLarge):
         is_empty(Intersection((pattern_content("^[ab]{30}$"), Repeat(ANY_CHARACTER, 10, 30))), limits)
+
+
+def test_deep_nesting_is_no_crash() -> None:
+    for depth in (50, 200, 249):
+        pattern = "^" + "(?:a(?:b|" * (depth // 2) + "c" + ")*)?" * (depth // 2) + "$"
+        try:
+            assert matches(pattern, "aabb" * (depth // 2))
+        except GrammarTooLarge as error:
+            assert depth > 100 and error.limit == "max_depth"
 
 
 def test_lone_surrogates_are_characters_of_no_kind() -> None:
@@ -357,14 +374,25 @@ def test_real_patterns_are_parsed_or_refused_by_name_and_agree_with_javascript()
     assert len(refused) <= 2 and all("word boundary" in why or "back-reference" in why for why in refused)
     if NODE is None:
         return
+    # A backtracking engine may go on for ever: such a pattern is left out.
     script = """
+        const vm = require("vm");
         const jobs = JSON.parse(require("fs").readFileSync(0));
         const compile = (p) => { try { return new RegExp(p, "u") } catch { return new RegExp(p) } };
-        console.log(JSON.stringify(jobs.map(([p, texts]) => texts.map((t) => compile(p).test(t)))));
+        const found = ([p, texts]) => {
+            const context = vm.createContext({ pattern: compile(p), texts });
+            try { return [...vm.runInContext("texts.map((t) => pattern.test(t))", context, { timeout: 2000 })] }
+            catch { return null }
+        };
+        console.log(JSON.stringify(jobs.map(found)));
     """
     text = json.dumps([job[:2] for job in jobs])
     answer = subprocess.run([NODE, "-e", script], input=text, capture_output=True, text=True, check=True, timeout=300)
-    for (pattern, texts, ours), theirs in zip(jobs, json.loads(answer.stdout), strict=True):
+    answers = json.loads(answer.stdout)
+    assert answers.count(None) < 10
+    for (pattern, texts, ours), theirs in zip(jobs, answers, strict=True):
+        if theirs is None:
+            continue
         different = [t for t, mine, other in zip(texts, ours, theirs, strict=True) if mine != other]
         assert not different, pattern
 
