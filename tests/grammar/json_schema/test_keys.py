@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from json_schema_oracles import Language, Validator, canonical, language, random_text
+from json_schema_oracles import Language, Validator, canonical, language, orders, random_text
 
 import stepmask
 
@@ -82,15 +82,28 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+#: Whether a name repeats is not tracked where there is no end of names: refused rather than counted wrongly.
+REFUSED = {"not required": "minProperties", "minProperties of additional keys": "minProperties"}
+
+
 def schema_of(case: str) -> dict[str, Any]:
     return {"type": "object", **CASES[case]}
+
+
+def language_of(case: str, order: str) -> Language:
+    """The language of a case; skips the test where the schema is refused by name, as is written down."""
+    if case in REFUSED:
+        with pytest.raises(stepmask.GrammarUnsupported, match=REFUSED[case]):
+            Language(schema_of(case), property_order=order)
+        pytest.skip(f"refused: {REFUSED[case]}")
+    return Language(schema_of(case), property_order=order)
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("case", CASES)
 def test_no_dead_ends(case: str, order: str) -> None:
     schema = schema_of(case)
-    found = Language(schema, property_order=order)
+    found = language_of(case, order)
     validator = Validator(schema)
     rng = random.Random(case)
     for _ in range(40):
@@ -102,7 +115,7 @@ def test_no_dead_ends(case: str, order: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_objects_of_declared_keys(case: str, order: str) -> None:
     schema = schema_of(case)
-    found = Language(schema, property_order=order)
+    found = language_of(case, order)
     validator = Validator(schema)
     rng = random.Random(case)
     declared = list(schema.get("properties", {}))
@@ -112,8 +125,12 @@ def test_objects_of_declared_keys(case: str, order: str) -> None:
         keys += rng.sample(others, min(len(others), rng.choice((0, 0, 1, 2, 3))))
         if order == "any":
             rng.shuffle(keys)
-        text = canonical({key: rng.randint(0, 9) for key in keys})
-        assert found.has(text) == validator.is_valid(text), text
+        value = {key: rng.randint(0, 9) for key in keys}
+        text = canonical(value)
+        # Names that only conditions speak of have an order of their own, behind the declared ones.
+        is_valid = validator.is_valid(text)
+        texts = [text] if order == "any" else map(canonical, orders(value, 5000 if is_valid else 20))
+        assert any(map(found.has, texts)) == is_valid, text
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -166,18 +183,16 @@ def test_one_anyof_of_thirty_pairs(order: str) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(
-    "keys",
-    [{"additionalProperties": {"type": "integer"}}, {"patternProperties": {"^x": {"type": "integer"}}}],
-    ids=["additional", "pattern"],
-)
-def test_equal_keys_do_not_count_twice(keys: dict[str, Any], order: str) -> None:
-    found = Language({"type": "object", "minProperties": 2, **keys}, property_order=order)
+def test_equal_keys_do_not_count_twice(order: str) -> None:
+    names = {"patternProperties": {"^x[12]$": {"type": "integer"}}, "additionalProperties": False}
+    found = Language({"type": "object", "minProperties": 2, **names}, property_order=order)
+    assert found.has('{"x1": 1, "x2": 1}')
+    assert not found.has('{"x1": 1, "x1": 1}') and not found.has('{"x1": 1, "x1": 2, "x2": 1}')
+    found = Language({"type": "object", "required": ["x1"], "minProperties": 2}, property_order=order)
     assert found.has('{"x1": 1, "x2": 1}')
     assert not found.has('{"x1": 1, "x1": 1}')
     # Equal but for how they are written.
     assert not found.has('{"x1": 1, "\\u00781": 1}')
-    assert not found.has('{"x1": 1, "x1": 2, "x2": 1}') or found.has('{"x1": 1, "x2": 1, "x1": 2}')
 
 
 @pytest.mark.parametrize("order", ORDERS)
