@@ -101,7 +101,7 @@ class _Array:
             sources.append(index)
             labels.append(item if index == 0 else Sequence((layout_comma, item)))
             targets.append(index + 1)
-        finals = [index for index in range(max(self._minimum, 1), single)]
+        finals = list(range(max(self._minimum, 1), single))
         if single == 1:
             return Sequence((labels[0], rest))
         if rest != EMPTY:
@@ -186,7 +186,7 @@ class _Array:
         values = self._writer.finite_values(self._shapes.literals(self._alike))
         if values is None or clause.contains or clause.violations or self._alike:
             raise GrammarUnsupported(
-                f"uniqueItems is enforced where items are alike and one of up to {MAX_DISTINCT} scalars, or at most one",
+                f"uniqueItems is enforced where items are alike and one of up to {MAX_DISTINCT} scalars, or at most 1",
                 place,
             )
         if len(values) > _MAX_TRACKED:

@@ -15,7 +15,7 @@ from .strings import StringConstraint
 
 @dataclass(frozen=True)
 class Selector:
-    """Which properties of an object a schema is about: those of `pattern` (None: all), not `names`, of no `patterns`."""
+    """The properties a schema is about: those of `pattern` (None: all), but `names` and those of `patterns`."""
 
     pattern: str | None = None
     names: frozenset[str] = frozenset()

@@ -33,7 +33,7 @@ def _presence(expander: Expander, schema: Schema) -> Formula | None:
         return schema.value
     known = expander.presences.get(schema.number, ...)
     if known is not ...:
-        return known  # type: ignore[return-value]
+        return known
     expander.presences[schema.number] = None
     expander.presences[schema.number] = found = _read_presence(expander, schema)
     return found
@@ -63,7 +63,7 @@ def _read_presence(expander: Expander, schema: Schema) -> Formula | None:
             found = [_presence(expander, branch) for branch in branches_of(expander, schema, name)]
             if None in found:
                 return None
-            parts.append(join(found))  # type: ignore[arg-type,operator]
+            parts.append(join(found))  # type: ignore[arg-type]
     singles = {}
     for name in ("not", "if", "then", "else"):
         if name in keywords:

@@ -86,7 +86,7 @@ def _discriminators(expander: Expander, schema: Schema, kind: str, levels: int) 
 
 
 def _scalars(schema: Schema, keywords: Mapping[str, Any]) -> frozenset[tuple[str, Any]] | None:
-    """The values of `const` or `enum`, arrays and objects standing for all of their kind; None where there is neither."""
+    """The values of `const` or `enum`, arrays and objects standing for all of their kind; None without either."""
     for name in ("const", "enum"):
         if name in keywords:
             place = schema.place(name)

@@ -90,6 +90,6 @@ class Emptiness:
 
 
 def _lacks_numbers(constraint: NumberConstraint) -> bool:
-    if constraint.allowed is not None and constraint == NumberConstraint(constraint.integer, allowed=constraint.allowed):
-        return not any(not constraint.integer or value.denominator == 1 for value in constraint.allowed)
+    if constraint.allowed is not None:
+        return not any(map(constraint.admits, constraint.allowed))
     return number_expression(constraint) is None

@@ -106,7 +106,7 @@ class Expander:
         if found is None:
             outer, self.kind = self.kind, kind
             try:
-                items = [(number, positive, ()) for number, positive in sorted(literals)]
+                items: list[Item] = [(number, positive, ()) for number, positive in sorted(literals)]
                 found = list(self._expanded(State(items, clause=CLAUSES[kind]())))
             finally:
                 self.kind = outer
@@ -187,7 +187,7 @@ class Expander:
         return self._positive(state, schema, scopes) if positive else self._negative(state, schema)
 
     def strings(self, constraint: StringConstraint, **options: Any) -> Expression | None:
-        """The texts of strings (`strings.string_expression`); what is wrong with a pattern is said to be where it stands."""
+        """The texts of strings (`strings.string_expression`); errors of a pattern say where it stands."""
         try:
             return string_expression(constraint, limits=self.limits, **options)
         except GrammarError as error:
@@ -258,9 +258,10 @@ class Expander:
             scopes = (*scopes, scope)
         for name, value in keywords.items():
             keyword = self._keywords.get(name)
-            if keyword is not None and self.kind in keyword.kinds:
-                if not keyword.positive(self, schema, value, state, scopes):
-                    return False
+            if keyword is None or self.kind not in keyword.kinds:
+                continue
+            if not keyword.positive(self, schema, value, state, scopes):
+                return False
         return True
 
     def _negative(self, state: State, schema: Schema) -> bool:

@@ -36,7 +36,7 @@ def html_selector() -> str:
 
 
 def ports() -> str:
-    """A short form of a published port in a Compose file: address, range of the host, range of the container, protocol."""
+    """A published port in a Compose file, in its short form: address, ports of host and container, protocol."""
     span = "[0-9]+(?:-[0-9]+)?"
     return rf"(?:(?:\[?[a-fA-F0-9.:]+\]?:)?(?:{span})?:)?{span}(?:/(?:udp|tcp|sctp))?"
 

@@ -44,10 +44,10 @@ def json_schema(
 
     How the text is written: `property_order` ``declared`` has the properties in the schema's order, those it does not
     declare behind them, ``any`` in any order. `whitespace`, `max_whitespace` and `max_digits` are as for `json_value`;
-    `separators` and `indent` fix the white space as in `json.dumps`; with `indent` values are nested 24 levels deep at most. Strings that a pattern, a format, `enum` or
-    `const` constrains are written without needless escapes, or, with `escapes` ``any``, with all that JSON has;
-    `unicode_escapes` False forbids ``\u``. `formats` ``enforce`` refuses a `format` that is not known, ``known`` takes
-    it as a comment, and ``ignore`` takes all of them so.
+    `separators` and `indent` fix the white space as in `json.dumps`, and with `indent` values are nested at most 24
+    levels deep. Strings that a pattern, a format, `enum` or `const` constrains are written without needless escapes,
+    or, with `escapes` ``any``, with all that JSON has; `unicode_escapes` False forbids ``\u``. `formats` ``enforce``
+    refuses a `format` that is not known, ``known`` takes it as a comment, and ``ignore`` takes all of them so.
 
     Raises `GrammarSyntaxError` for what is no schema, `GrammarUnsupported` for what is not enforced,
     `GrammarUnsatisfiable` where nothing is valid, `GrammarTooLarge` where a field of `limits` is passed; each names

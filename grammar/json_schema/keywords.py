@@ -47,6 +47,8 @@ _STRING = (lambda value: isinstance(value, str), "a string")
 _SCHEMA = (_is_schema, "a schema")
 _SCHEMAS = (_is_schemas, "a list of schemas")
 _MAP = (_is_map_of_schemas, "an object of schemas")
+_OPEN_BOUND = (lambda value: isinstance(value, bool) or _is_number(value), "a number, or in draft 4 a boolean")
+_COUNTS = ("Properties", "Contains", "Items", "Length")
 _FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "type": (_is_type, f"one of {', '.join(TYPES)}, or a list of them"),
     "enum": (lambda value: isinstance(value, list), "a list"),
@@ -66,13 +68,10 @@ _FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "multipleOf": (lambda value: _is_number(value) and value > 0, "a number above 0"),
     "minimum": _NUMBER,
     "maximum": _NUMBER,
-    "exclusiveMinimum": (lambda value: isinstance(value, bool) or _is_number(value), "a number, or in draft 4 a boolean"),
-    "exclusiveMaximum": (lambda value: isinstance(value, bool) or _is_number(value), "a number, or in draft 4 a boolean"),
+    "exclusiveMinimum": _OPEN_BOUND,
+    "exclusiveMaximum": _OPEN_BOUND,
     "items": (lambda value: _is_schema(value) or _is_schemas(value), "a schema or a list of schemas"),
-    **dict.fromkeys(
-        ("minProperties", "maxProperties", "minContains", "maxContains", "minItems", "maxItems", "minLength", "maxLength"),
-        _COUNT,
-    ),
+    **dict.fromkeys((end + of for end in ("min", "max") for of in _COUNTS), _COUNT),
     **dict.fromkeys(("pattern", "format", "$ref", "$dynamicRef", "$recursiveRef"), _STRING),
     **dict.fromkeys(
         ("not", "if", "then", "else", "additionalProperties", "propertyNames", "unevaluatedProperties",

@@ -45,15 +45,15 @@ def other_names(names: Iterable[str], escapes: Escapes, unicode_escapes: bool) -
     edge(1, content(escapes, unicode_escapes), 1)
     edge(1, QUOTE, 2)
     edge(3, spelled_characters(_SPECIAL, escapes, unicode_escapes), 1)
-    for node, below in children.items():
-        taken = normalise((ord(letter), ord(letter)) for letter in below)
+    for node, ways in children.items():
+        taken = normalise((ord(letter), ord(letter)) for letter in ways)
         plain = not subtract(taken, _PLAIN) and escapes == "canonical"
         if plain:
             edge(node, Characters(subtract(_PLAIN, taken)), 1)
             edge(node, EMPTY, 3)
         else:
             edge(node, spelled_characters(subtract(ALL_CODE_POINTS, taken), escapes, unicode_escapes), 1)
-        for letter, target in below.items():
+        for letter, target in ways.items():
             code = ord(letter)
             label: Expression = Characters(((code, code),))
             if not plain or subtract(((code, code),), _PLAIN):

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from ..expression import ByteAutomaton
 from .multiples import scaled
 
-#: What may follow a number: no exponent, one that is not negative, any.
-Exponents = Literal["none", "upward", "any"]
+#: What may follow a number: no exponent, one without a minus sign, one with a minus sign, any.
+Exponents = Literal["none", "upward", "downward", "any"]
 
 _ZERO, _NINE, _DOT, _MINUS, _PLUS = 0x30, 0x39, 0x2E, 0x2D, 0x2B
 _EXPONENTS = (0x45, 0x65)
@@ -146,7 +146,7 @@ class _Builder:
         if exponents != "none":
             leaving += [(byte, tail.exponent) for byte in _EXPONENTS]
         first = state = len(self.final)
-        edges = []
+        edges: list[int] = []
         while counts and (counts, exponents) not in self._free:
             self._free[counts, exponents] = state
             self.final.append(counts & 1)
@@ -209,13 +209,26 @@ def _tail_table(zeros: bool, max_digits: int | None, exponents: Exponents) -> tu
         mark, sign = most + 1, most + 2
         for byte in _EXPONENTS:
             edges += [(i, byte, byte, mark) for i in range(1, most + 1)]
-        edges += [(mark, byte, byte, sign) for byte in (_PLUS, *((_MINUS,) if exponents == "any" else ()))]
-        edges += [(at, _ZERO, _NINE, sign + 1) for at in (mark, sign)]
+        if exponents != "upward":
+            edges.append((mark, _MINUS, _MINUS, sign))
+        if exponents != "downward":
+            edges += [(mark, _PLUS, _PLUS, sign), (mark, _ZERO, _NINE, sign + 1)]
+        edges.append((sign, _ZERO, _NINE, sign + 1))
         edges += [(sign + i, _ZERO, _NINE, sign + i + 1) for i in range(1, most)]
         if max_digits is None:
             edges.append((sign + 1, _ZERO, _NINE, sign + 1))
         final += bytes((0, 0, *[1] * most))
     return np.array(edges, np.int32), bytes(final)
+
+
+class _Node:
+    """How the integer parts of some ends begin: by the next digit what follows, and the ends that are complete here."""
+
+    __slots__ = ("first", "following", "past")
+
+    def __init__(self) -> None:
+        self.following: dict[int, _Node] = {}
+        self.first, self.past = -1, -1
 
 
 class _Side:
@@ -243,16 +256,17 @@ class _Side:
             ends.pop()
         self._floors = [end.numerator // end.denominator for end in ends]
         self._fractions = [_digits_behind_point(end) for end in ends]
-        #: For each beginning of the integer part of an end the digits that follow, and the ends of each integer part.
-        self._following: dict[str, set[int]] = {}
-        self._same_floor: dict[str, tuple[int, int]] = {}
-        lengths = set()
+        lengths = {1}
+        self._trie = _Node()
         for i, floor in enumerate(self._floors):
-            text = str(floor)
+            node, text = self._trie, str(floor)
             lengths.add(len(text))
-            self._same_floor[text] = (self._same_floor.get(text, (i, i))[0], i + 1)
-            for n in range(len(text)):
-                self._following.setdefault(text[:n], set()).add(int(text[n]))
+            for digit in map(int, text):
+                following = node.following.get(digit)
+                if following is None:
+                    following = node.following[digit] = _Node()
+                node = following
+            node.first, node.past = (i if node.first < 0 else node.first), i + 1
         self._lengths = sorted(lengths)
         self._plain_counts = self._counts_of_plain_lengths()
 
@@ -274,60 +288,61 @@ class _Side:
 
     def first(self) -> _Edges:
         """Edges on the first digit."""
-        edges = [(_ZERO, _ZERO, self._whole("0")), *self._digit_edges("", 1)]
+        edges = [(_ZERO, _ZERO, self._whole(self._trie.following.pop(0), 0, 1)), *self._digit_edges(self._trie, 0, 0)]
         while self._work:
             self._work.pop()()
         return edges
 
-    def _digit_edges(self, text: str, least: int) -> _Edges:
-        """Edges on one more digit of the integer part, from `least` on, `text` being the digits so far."""
+    def _digit_edges(self, node: _Node, value: int, digits: int) -> _Edges:
+        """Edges on one more digit of the integer part, `value` being its `digits` digits so far."""
         edges: _Edges = []
-        value, digits = 10 * int(text or "0"), len(text) + 1
-        begin = least
-        for digit in (*sorted(self._following.get(text, ())), 10):
+        value, digits = 10 * value, digits + 1
+        counts_so_far = self._plain_counts >> digits
+        begin = 1 if digits == 1 else 0
+        for digit in (*sorted(node.following), 10):
             if begin < digit:
-                counts = self._counts(value + begin, digits)
+                counts = self._counts(counts_so_far, value + begin, digits)
                 if counts:
                     edges.append((_ZERO + begin, _ZERO + digit - 1, self._builder.free(counts, self._exponents)))
-            if least <= digit < 10:
-                edges.append((_ZERO + digit, _ZERO + digit, self._whole(text + str(digit))))
-            begin = max(digit + 1, least)
+            if digit < 10:
+                target = self._whole(node.following[digit], value + digit, digits)
+                edges.append((_ZERO + digit, _ZERO + digit, target))
+            begin = digit + 1
         return edges
 
-    def _counts(self, value: int, digits: int) -> int:
+    def _counts(self, counts: int, value: int, digits: int) -> int:
         """Bit n: integer parts that begin with these `digits` digits, in which no end's begins, and have n more."""
-        counts = self._plain_counts >> digits
-        most = self._builder.max_digits
         for length in self._lengths:
-            if length >= digits and (most is None or length <= most):
+            if length >= digits:
                 i = bisect_right(self._floors, value * 10 ** (length - digits)) - 1
                 counts |= self._after[i] << (length - digits)
         return counts
 
-    def _whole(self, text: str) -> int:
-        """The state behind the digits `text` of an integer part, with which that of some end begins."""
+    def _whole(self, node: _Node, value: int, digits: int) -> int:
+        """The state behind `digits` digits of an integer part, with which that of some end begins."""
         builder = self._builder
-        state = builder.state(False)
-        builder.whole_states += 1
         dot = -1
-        if text in self._same_floor:
-            i, past = self._same_floor[text]
-            builder.final[state] = self._holds(i, 0)
+        if node.first >= 0:
+            state = builder.state(self._holds(node.first, 0))
             if not builder.integer:
-                dot = self._fraction(i, past, 0)
-            elif self._at[i]:
+                dot = self._fraction(node.first, node.past, 0)
+            elif self._at[node.first]:
                 dot = builder.tail(True, self._exponents).behind(0)
-        elif self._after[bisect_right(self._floors, int(text)) - 1]:
-            builder.final[state] = True
-            dot = builder.tail(builder.integer, self._exponents).behind(0)
-        builder.leave(state, self._exponents, dot=dot)
-        if text != "0" and len(text) != builder.max_digits:
-            self._work.append(partial(self._go_on, state, text))
+        else:
+            state = builder.state(self._after[bisect_right(self._floors, value) - 1])
+            if builder.final[state]:
+                dot = builder.tail(builder.integer, self._exponents).behind(0)
+        builder.whole_states += 1
+        if dot >= 0:
+            builder.leave(state, self._exponents, dot=dot)
+        if value and digits != builder.max_digits:
+            self._work.append(partial(self._go_on, state, node, value, digits))
         return state
 
-    def _go_on(self, state: int, text: str) -> None:
-        for low, high, target in self._digit_edges(text, 0):
-            self._builder.edges.extend((state, low, high, target))
+    def _go_on(self, state: int, node: _Node, value: int, digits: int) -> None:
+        for edge in self._digit_edges(node, value, digits):
+            self._builder.edges.append(state)
+            self._builder.edges.extend(edge)
 
     def _holds(self, i: int, digits: int) -> bool:
         """Whether the number that ends `i` and later ones begin with, to `digits` digits behind the point, is in."""

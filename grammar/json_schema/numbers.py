@@ -3,14 +3,16 @@
 Never through a double: 9007199254740993 is not 9007199254740992, 0.3 is a multiple of 0.1, 1.0 is an integer. A number
 may have zeros at the end of its fraction (1.500) and zero a minus sign (-0), as RFC 8259 has it.
 
-Exponents. A number without constraint may have any. With one, a text with an exponent would be compared digit by digit
-with every count of digits before it, so only those are taken that no automaton need look at:
+Exponents. A number without constraint may have any. With one, an exponent would have to be compared with the number of
+digits before it, so only those are taken that no automaton need look at. A number that satisfies the constraint without
+its exponent, of which the digits before it are the mantissa, may have
 
-* any exponent where the constraint asks for the sign alone (``minimum: 0``, ``exclusiveMaximum: 0``, ``not: {const:
-  0}``);
-* exponents without a minus sign, behind a number that satisfies the constraint without one, where multiplying by ten
-  leads to no other that does not: no upper bound on the magnitude, and of the rest only integers and multiples;
-* otherwise none. What is taken always satisfies the constraint.
+* one without a minus sign, where multiplying by ten never leads from a number of this sign that satisfies the
+  constraint to one that does not: no upper bound on the magnitude, nothing excluded but 0, else only integers and
+  multiples;
+* one with a minus sign, where dividing by ten never does: no lower bound on the magnitude but 0, no integers and no
+  multiples, nothing excluded but 0. So ``minimum: 0`` alone takes both, and from 0 to 1 there is 1e-05 but no 1e0;
+* none, where values are listed, or integers or multiples lie between a minimum and a maximum.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import count
 from math import ceil, floor, gcd
 
 from ..errors import GrammarTooLarge
@@ -128,6 +131,9 @@ def number_expression(
 def _expression(constraint: NumberConstraint, max_digits: int | None, most_states: int) -> Expression | None:
     if constraint == NumberConstraint():
         return number(max_digits)
+    wrong = min((*constraint.multiples, *constraint.non_multiples), default=1)
+    if wrong <= 0:
+        raise ValueError(f"multipleOf is a positive number, not {wrong}")
     step = _common_multiple([*constraint.multiples, *([Fraction(1)] if constraint.integer else [])])
     others = sorted({*constraint.non_multiples, *([Fraction(1)] if constraint.fractional else [])})
     if step is not None and any((step / other).denominator == 1 for other in others):
@@ -135,9 +141,9 @@ def _expression(constraint: NumberConstraint, max_digits: int | None, most_state
     listed: Iterable[Fraction] | None = constraint.allowed
     whole = _snapped(constraint, step)
     if listed is None and step is not None and whole.low is not None and whole.high is not None:
-        count = int((whole.high - whole.low) / step) + 1
-        if count <= _LISTED or (count <= _LISTED_IF_NEEDED and _remainders(step) > _LISTED):
-            listed = (whole.low + i * step for i in range(count))
+        size = int((whole.high - whole.low) / step) + 1
+        if size <= _LISTED or (size <= _LISTED_IF_NEEDED and _remainders(step) > _LISTED):
+            listed = (whole.low + i * step for i in range(size))
     if listed is not None:
         values = sorted(v for v in listed if constraint.admits(v) and _is_writable(v, max_digits))
         intervals = [Interval(value, value) for value in values]
@@ -148,7 +154,9 @@ def _expression(constraint: NumberConstraint, max_digits: int | None, most_state
     intervals = _without(whole, constraint.excluded, step)
     if not any(_holds_a_number(interval, step, others, max_digits) for interval in intervals):
         return None
-    exponents = _exponents(intervals, step, others), _exponents(_mirrored(intervals), step, others)
+    exponents: tuple[Exponents, Exponents] = ("none", "none")
+    if step is None or whole.low is None or whole.high is None:
+        exponents = _exponents(intervals, step, others), _exponents(_mirrored(intervals), step, others)
     integer = step is not None and step.denominator == 1
     automaton, whole_states = interval_automaton(intervals, integer=integer, max_digits=max_digits, exponents=exponents)
     operands: list[Expression] = [automaton]
@@ -165,8 +173,6 @@ def _common_multiple(steps: Iterable[Fraction]) -> Fraction | None:
     """The least common multiple: what is a multiple of all `steps` is one of it. None for no steps."""
     result: Fraction | None = None
     for step in steps:
-        if step <= 0:
-            raise ValueError(f"multipleOf is a positive number, not {step}")
         if result is None:
             result = step
         else:
@@ -222,14 +228,15 @@ def _mirrored(intervals: list[Interval]) -> list[Interval]:
 
 
 def _exponents(intervals: list[Interval], step: Fraction | None, others: list[Fraction]) -> Exponents:
-    """What may follow a text without a minus sign in `intervals`, as this module's text says."""
+    """What may follow a text in `intervals` that has no minus sign before it, as this module's text says."""
     parts = [part for interval in intervals if (part := interval.magnitudes())]
     if others or len(parts) > 1:
         return "none"
-    part = parts[0] if parts else None
-    if part is not None and part.high is not None and part.high > 0:
+    if not parts:
         return "none"
-    return "any" if step is None and (part is None or part.low == 0) else "upward"
+    grows = parts[0].high is None or parts[0].high == 0
+    shrinks = step is None and parts[0].low == 0
+    return "any" if grows and shrinks else "upward" if grows else "downward" if shrinks else "none"
 
 
 def _holds_a_number(interval: Interval, step: Fraction | None, others: list[Fraction], max_digits: int | None) -> bool:
@@ -250,13 +257,12 @@ def _holds_a_number(interval: Interval, step: Fraction | None, others: list[Frac
     periods = [(grid / other).denominator for other in others]
     if 1 in periods:
         return False
-    at, direction = (1, 1) if first is None and last is None else (first, 1) if first is not None else (last, -1)
-    # Runs of numbers each of which some period divides are short: at most the Jacobsthal function of their product.
-    while (first is None or at >= first) and (last is None or at <= last):
-        if all(at % period for period in periods):
-            return True
-        at += direction
-    return False
+    if first is None:
+        multiples: Iterable[int] = count(1) if last is None else count(last, -1)
+    else:
+        multiples = count(first) if last is None else range(first, last + 1)
+    # Runs of integers each of which some period divides are short: at most the Jacobsthal function of their product.
+    return any(all(multiple % period for period in periods) for multiple in multiples)
 
 
 def _written(value: Fraction) -> str:

@@ -20,7 +20,7 @@ def _wish(formula: Formula) -> Fact:
     return fact
 
 
-# -------------------------------------------------------------------------------------------------- values of properties
+# ---------------------------------------------------------------------------------------------- values of properties
 def _literal(expander: Expander, schema: Schema, *path: Any) -> Literal:
     return expander.store.literal(expander.store.child(schema, *path))
 
@@ -125,7 +125,7 @@ def _not_names(expander: Expander, schema: Schema, value: Any) -> list[Option]:
 
 # -------------------------------------------------------------------------------------------------- which and how many
 def _required(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
-    return all([state.clause.require(name) for name in value])
+    return all(state.clause.require(name) for name in value)
 
 
 def _not_required(expander: Expander, schema: Schema, value: Any) -> list[Option]:

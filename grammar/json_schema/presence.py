@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Union
 
 #: True, False, ("has", name), ("lacks", name), ("and", formulas), ("or", formulas).
-Formula = Union[bool, tuple[str, str], tuple[str, tuple["Formula", ...]]]
+Formula = Union[bool, tuple[str, str], tuple[str, tuple["Formula", ...]]]  # noqa: UP007  # not with a name within
 
 
 def has(name: str) -> Formula:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import GrammarUnsupported
 from .expand import HOLDS, Expander, Fact, Keyword, Option, State
-from .formats import FORMATS
+from .formats import ANNOTATION_FORMATS, FORMATS, REFUSED_FORMATS
 from .schemas import Schema
 from .values import KINDS, Named, exact
 
@@ -145,7 +145,7 @@ def _no_pattern(expander: Expander, schema: Schema, value: Any) -> list[Option]:
 
 def _format_fields(expander: Expander, schema: Schema, value: str) -> dict[str, Any] | None:
     """What a format asks of a value of the expander's kind; None: nothing. Raises `GrammarUnsupported`."""
-    if expander.formats == "ignore" or value in UNASSERTED_FORMATS:
+    if expander.formats == "ignore":
         return None
     value = FORMAT_ALIASES.get(value, value)
     if value in FORMATS:
@@ -155,8 +155,12 @@ def _format_fields(expander: Expander, schema: Schema, value: str) -> dict[str, 
         if bits is None or expander.kind == "string":
             return None
         return {"integer": True, "minimum": Fraction(-(2 ** (bits - 1))), "maximum": Fraction(2 ** (bits - 1) - 1)}
-    if expander.formats == "known":
+    if value in ANNOTATION_FORMATS or expander.formats == "known":
         return None
+    if value in REFUSED_FORMATS:
+        raise GrammarUnsupported(
+            f"the format {value!r} is not enforced: {REFUSED_FORMATS[value]}", schema.place("format")
+        )
     raise GrammarUnsupported(
         f"the format {value!r} is not known; formats='known' takes it as a comment", schema.place("format")
     )
@@ -180,11 +184,6 @@ def _no_format(expander: Expander, schema: Schema, value: Any) -> list[Option]:
     ]
 
 
-#: Formats of the OpenAPI registry that say how a string is shown or what is encoded in it, as `contentEncoding` and
-#: `contentMediaType` do, which JSON Schema never asserts; and those of draft 3 that have no definition of their form.
-UNASSERTED_FORMATS = frozenset(
-    ("binary", "byte", "base64url", "password", "html", "commonmark", "color", "style", "phone")
-)
 #: Formats of numbers, of the OpenAPI registry and of draft 3: the bits of a signed integer, None for any number.
 NUMBER_FORMATS = {"int32": 32, "int64": 64, "float": None, "double": None, "utc-millisec": None}
 #: Other names of formats: those of draft 3, and one in wide use.

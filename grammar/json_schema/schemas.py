@@ -104,7 +104,7 @@ class SchemaStore:
         self._resolved: dict[tuple[int, str], Schema] = {}
         if isinstance(root, Mapping) and "$schema" in root:
             dialect = dialect_of(root["$schema"], "#/$schema")
-        resource = referencing.Resource(root, dialect.specification)
+        resource = dialect.specification.create_resource(root)
         identifier = resource.id() if isinstance(root, Mapping) else None
         base = identifier or ""
         self._registry = self._registry.with_resource(base, resource)
@@ -134,7 +134,7 @@ class SchemaStore:
                 value = value[part]
             dialect, resolver = schema.dialect, schema.resolver
             if isinstance(value, Mapping) and ("$id" in value or "id" in value):
-                subresource = referencing.Resource(value, dialect.specification)
+                subresource = dialect.specification.create_resource(value)
                 if subresource.id() is not None:
                     resolver = resolver.in_subresource(subresource)
             found = self._children[key] = self._intern(value, schema.place(*path), dialect, resolver)

@@ -7,7 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from ..errors import GrammarTooLarge
-from .clauses import ArrayClause, ObjectClause, Selector, StringClause, Violation
+from .clauses import ObjectClause, Selector, StringClause, Violation
 from .patterns import matches
 from .presence import names_in
 from .schemas import NOTHING_VALID, Literal, Literals

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .formats import FORMATS
-from .scalar_keywords import FORMAT_ALIASES, NUMBER_FORMATS, UNASSERTED_FORMATS
+from .formats import ANNOTATION_FORMATS, FORMATS, REFUSED_FORMATS
+from .scalar_keywords import FORMAT_ALIASES, NUMBER_FORMATS
 
 #: Keyword -> how far it is enforced, and what is beyond that.
 SUPPORT: dict[str, tuple[str, str]] = {
@@ -67,12 +67,15 @@ def support_table() -> str:
     lines = ["| keyword | enforced | |", "|---|---|---|"]
     lines += [f"| `{name}` | {how} | {note} |" for name, (how, note) in SUPPORT.items()]
     formats = ", ".join(f"`{name}`" for name in sorted(FORMATS))
-    unasserted = ", ".join(f"`{name}`" for name in sorted(UNASSERTED_FORMATS))
     notes = [f"- `{name}`: {found.note}" for name, found in sorted(FORMATS.items()) if found.note]
     lines += ["", f"Formats: {formats}.", "", *notes, ""]
     names = ", ".join(f"`{name}` (of {bits} bits)" if bits else f"`{name}`" for name, bits in NUMBER_FORMATS.items())
     lines.append(f"Formats of numbers: {names}.")
     aliases = ", ".join(f"`{name}` is `{meant}`" for name, meant in FORMAT_ALIASES.items())
     lines.append(f"Other names: {aliases}.")
-    lines.append(f"Formats that say nothing of the form of a string, and are not asserted: {unasserted}.")
+    others = ", ".join(
+        f"`{name}`" for name in sorted(ANNOTATION_FORMATS) if name not in FORMAT_ALIASES and name not in NUMBER_FORMATS
+    )
+    lines.append(f"Formats that only comment, by the OpenAPI registry and draft 3: {others}.")
+    lines += [f"Refused: `{name}`, since {why}." for name, why in REFUSED_FORMATS.items()]
     return "\n".join(lines) + "\n"

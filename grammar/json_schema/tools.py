@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import referencing
 
@@ -54,7 +54,7 @@ def tools(
         if isinstance(parameters, Mapping) and "$schema" in parameters:
             dialect = dialect_of(parameters["$schema"], f"{place}/parameters/$schema")
         uri = f"urn:stepmask:tool:{i}"
-        resource = referencing.Resource(cast("Any", parameters), dialect.specification)
+        resource = dialect.specification.create_resource(parameters)
         registry = registry.with_resource(uri, resource)
         calls.append(
             {

@@ -82,7 +82,7 @@ class Writer:
     def _numbers(self, constraints: list[NumberConstraint]) -> list[Expression]:
         if NumberConstraint() in constraints:
             constraints = [NumberConstraint()]
-        found = []
+        found: list[Expression] = []
         for constraint in _merged(constraints):
             key = ("number", constraint)
             if key not in self._names:
