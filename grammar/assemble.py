@@ -10,11 +10,25 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numba import kernel
-from .automaton import CALLS, COUNTER, FINAL, FINITE, HAS_CALLS, HAS_TOKENS, PLAIN, RECURSIVE, TOKENS, Automaton
+from .automaton import (
+    CALLS,
+    COUNTER,
+    FINAL,
+    FINITE,
+    GUARDED,
+    HAS_CALLS,
+    HAS_OPERATIONS,
+    HAS_TOKENS,
+    PLAIN,
+    RECURSIVE,
+    TOKENS,
+    Automaton,
+)
 from .build import Symbols
 from .determinize import Dfa
 from .expression import Ranges
 from .loops import find_loops
+from .members import Guards
 from .position import Int32Array, Uint8Array
 
 _FAR = 2**31 - 1
@@ -28,6 +42,7 @@ class Frame:
     kind: int = PLAIN
     minimum: int = 0
     maximum: int = 0
+    guards: Guards | None = None
 
     @cached_property
     def symbols(self) -> list[int]:
@@ -66,17 +81,20 @@ def assemble(
         arrays[f"{name}_start"], arrays[f"{name}_target"] = start, target
         arrays["call_frame" if name == "call" else "token_symbol"] = value
         flags[np.unique(state)] |= HAS_CALLS if name == "call" else HAS_TOKENS
+    _add_guards(arrays, frames, offsets, flags)
     arrays["state_flags"] = flags.astype(np.uint8)
     arrays["state_frame"] = np.repeat(np.arange(len(frames)), np.diff(offsets)).astype(np.int32)
     arrays["frame_start"] = offsets[:-1].astype(np.int32)
     arrays["frame_kind"] = np.array([frame.kind for frame in frames], np.uint8)
-    arrays["frame_minimum"] = np.array([frame.minimum for frame in frames], np.int64)
-    arrays["frame_maximum"] = np.array([frame.maximum for frame in frames], np.int64)
+    bounds = [(f.guards.shift, f.guards.most) if f.guards else (f.minimum, f.maximum) for f in frames]
+    arrays["frame_minimum"], arrays["frame_maximum"] = np.array(bounds, np.int64).T.copy()
     lengths, distances, acyclic = _frame_lengths(frames, frame_of)
     arrays["frame_length"] = np.array(lengths, np.int64)
     arrays["state_distance"] = np.concatenate(distances).astype(np.int32)
+    _add_costs(arrays, frames, distances)
     _next_bytes(arrays, n_classes, frames, offsets)
     arrays["state_loop"], found = find_loops(arrays, n_classes, loops)
+    _drop_loops(arrays)
     arrays.update(loop_sections(found))
 
     header_flags = (CALLS if frame_of else 0) | (TOKENS if used_tokens else 0)
@@ -86,6 +104,60 @@ def assemble(
         header_flags |= RECURSIVE
     metadata = {"tokens": [token_symbols[symbol] for symbol in used_tokens]}
     return Automaton.build(arrays, n_classes=n_classes, root_frame=0, flags=header_flags, metadata=metadata)
+
+
+def _add_guards(
+    arrays: dict[str, Any], frames: list[Frame], offsets: npt.NDArray[np.int64], flags: npt.NDArray[Any]
+) -> None:
+    """Adds the sections of frames of members, and the flags of their states."""
+    keys = np.full(int(offsets[-1]), -1, np.int64)
+    operations: list[tuple[int, int, int]] = []
+    terms: list[tuple[int, int, int, int]] = []
+    term_start = [0]
+    for frame, offset in zip(frames, offsets.tolist(), strict=False):
+        if frame.guards is not None:
+            keys[offset : offset + frame.dfa.n_states] = frame.guards.keys
+            operations += [(state + offset, bit, target + offset) for state, bit, target in frame.guards.operations]
+            terms += frame.guards.terms
+        term_start.append(len(terms))
+    table = np.array(operations, np.int64).reshape(-1, 3)
+    start = np.zeros(len(keys) + 1, np.int32)
+    np.cumsum(np.bincount(table[:, 0], minlength=len(keys)), out=start[1:])
+    flags[keys >= 0] |= GUARDED
+    flags[np.unique(table[:, 0])] |= HAS_OPERATIONS
+    arrays["state_keys"], arrays["operation_start"] = keys, start
+    arrays["operation_bit"], arrays["operation_target"] = (table[:, i].astype(np.int32) for i in (1, 2))
+    arrays["term_start"] = np.array(term_start, np.int32)
+    columns = np.array(terms, np.int64).reshape(-1, 4)
+    for i, name in enumerate(("required", "forbidden", "minimum", "maximum")):
+        arrays[f"term_{name}"] = columns[:, i].copy()
+
+
+def _add_costs(arrays: dict[str, Any], frames: list[Frame], distances: list[npt.NDArray[np.int64]]) -> None:
+    """Adds ``state_costs``, ``frame_costs`` and ``member_cost``."""
+    rows: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    state_costs = np.full(len(arrays["edges"]), -1, np.int32)
+    frame_costs = np.full(len(frames), -1, np.int32)
+    used = 0
+    for number, frame in enumerate(frames):
+        if frame.guards is None:
+            continue
+        costs = frame.guards.costs(distances[number])
+        chosen = np.flatnonzero(~frame.guards.ends)
+        table = np.concatenate([costs[frame.guards.ends].min(axis=0, initial=_FAR)[None, :], costs[chosen]])
+        frame_costs[number] = used
+        state_costs[arrays["frame_start"][number] + chosen] = used + table.shape[1] * (1 + np.arange(len(chosen)))
+        rows.append(table.reshape(-1))
+        used += table.size
+    arrays["state_costs"], arrays["frame_costs"] = state_costs, frame_costs
+    arrays["member_cost"] = np.concatenate(rows).astype(np.int32)
+
+
+def _drop_loops(arrays: dict[str, Any]) -> None:
+    """In frames of members no loop goes through a state with operations."""
+    loop, frame = arrays["state_loop"], arrays["state_frame"]
+    for state in np.flatnonzero((arrays["state_flags"] & HAS_OPERATIONS != 0) & (loop >= 0)).tolist():
+        loop[(frame == frame[state]) & (loop == loop[state])] = -1
 
 
 def loop_sections(found: list[Ranges]) -> dict[str, Int32Array]:
@@ -199,6 +271,11 @@ def _frame_lengths(
                 weight[dfa.class_of[symbol]] = length[frame_of[symbol]] if symbol in frame_of else 0
             distance, acyclic[number] = _measure(np.ascontiguousarray(dfa.delta).reshape(-1), dfa.final, weight)
             distances[number] = np.minimum(distance, _FAR)
+            if frame.guards is not None:
+                total = frame.guards.shortest(frame.guards.costs(distances[number]))
+                changed = changed or total < length[number]
+                length[number] = min(length[number], total)
+                continue
             items = frame.minimum if frame.kind == COUNTER else 1
             # A counter's frame must have one item at least: it never matches the empty string.
             total = min(int(distances[number][0]) * max(items, 1), _FAR)

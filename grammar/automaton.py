@@ -17,6 +17,15 @@ that of one item) they end an item: with `r` completed items before the current 
 return if ``r + 1 >= frame_minimum`` and may begin another item, by the edges of the frame's start
 state, if ``frame_maximum < 0 or r + 1 < frame_maximum``. `r` is the frame's *register*: 0 at the
 call; where there is no maximum it saturates at ``max(frame_minimum - 1, 0)``.
+In a frame of *members* (an object's, in any order) the register holds a bit for each member that was there, and from
+bit `frame_minimum` on their number, up to `frame_maximum`. The frame's conditions are the terms `term_start[f]` to
+`term_start[f + 1]`: one is met where all of `term_required` and none of `term_forbidden` were there, at least
+`term_minimum` and at most `term_maximum` members in all. It can still be met where none of the forbidden were there
+and the members that are there, with the required ones that lack, are not too many. The frame may return in a final
+state if a condition is met. A state's *operations* read nothing: ``operation_bit`` must be clear and is set (`ANY`:
+there is no bit), the number goes up, and the state becomes ``operation_target``, if a condition can still be met then.
+``state_keys[s] >= 0`` (flag GUARDED): the members that may begin next; the state is dead, or if it is final may only
+return, unless one of them is allowed.
 A called frame never matches the empty string; callers bypass it where the repeat may be empty.
 
 A grammar whose DFA would be too large is one *lazy* frame: a position automaton (edge lists by byte
@@ -37,7 +46,7 @@ import numpy.typing as npt
 from .errors import GrammarError
 
 MAGIC = 0x4B534D50455453  # "STEPMSK"
-VERSION = 2
+VERSION = 3
 HEADER_WORDS = 64
 
 # Header words (int64).
@@ -49,10 +58,10 @@ H_SECTIONS = 16  # from here: byte offset of each section from the buffer's star
 LAZY, FINITE, CALLS, TOKENS = 1, 2, 4, 8
 UTF8 = 16  # every string of the language is certainly valid UTF-8
 RECURSIVE = 32  # stacks have no bound: frames may call themselves
-FINAL, HAS_CALLS, HAS_TOKENS = 1, 2, 4
+FINAL, HAS_CALLS, HAS_TOKENS, GUARDED, HAS_OPERATIONS = 1, 2, 4, 8, 16
 
 # Kinds of frame.
-PLAIN, COUNTER, LAZY_FRAME = 0, 1, 2
+PLAIN, COUNTER, LAZY_FRAME, MEMBERS = 0, 1, 2, 3
 
 #: Sections in the order of the buffer: (name, dtype). Each is aligned to 64 bytes.
 SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
@@ -61,7 +70,7 @@ SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
     ("dense", np.int32),  # [rows * n_classes]
     ("single_byte", np.uint8),  # [singles]
     ("single_target", np.int32),  # [singles]
-    ("state_flags", np.uint8),  # [n_states] FINAL | HAS_CALLS | HAS_TOKENS
+    ("state_flags", np.uint8),  # [n_states] FINAL | HAS_CALLS | HAS_TOKENS | GUARDED | HAS_OPERATIONS
     ("state_frame", np.int32),  # [n_states]
     ("state_loop", np.int32),  # [n_states] index of the code point class the state loops on, or -1
     ("state_distance", np.int32),  # [n_states] fewest bytes to a final state of the frame (calls included)
@@ -72,12 +81,27 @@ SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
     ("token_symbol", np.int32),  # [token edges] index into the metadata's "tokens"
     ("token_target", np.int32),  # [token edges]
     ("frame_start", np.int32),  # [n_frames] start state
-    ("frame_kind", np.uint8),  # [n_frames] PLAIN | COUNTER | LAZY_FRAME
-    ("frame_minimum", np.int64),  # [n_frames] items, counter frames only
-    ("frame_maximum", np.int64),  # [n_frames] -1: no bound
+    ("frame_kind", np.uint8),  # [n_frames] PLAIN | COUNTER | LAZY_FRAME | MEMBERS
+    ("frame_minimum", np.int64),  # [n_frames] counters: items; members: bits of the register below their number
+    ("frame_maximum", np.int64),  # [n_frames] counters: items, -1: no bound; members: how far they are counted
     ("frame_length", np.int64),  # [n_frames] fewest bytes of a string of the frame
     ("frame_first", np.int64),  # [n_frames * 4] bytes that its strings begin with, a bit each
     ("frame_follow", np.int64),  # [n_frames * 4] bytes that may come next when it has returned
+    ("state_keys", np.int64),  # [n_states] the members that may begin next, a bit each; -1: nothing is asked
+    ("operation_start", np.int32),  # [n_states + 1] where the operations of a state begin
+    ("operation_bit", np.int32),  # [operations] bit of the member that begins, or ANY
+    ("operation_target", np.int32),  # [operations]
+    (
+        "state_costs",
+        np.int32,
+    ),  # [n_states] its row of `member_cost`; -1: the list may end without a member more
+    ("frame_costs", np.int32),  # [n_frames] the row after a member; -1
+    ("member_cost", np.int32),  # rows by bit, the last for none: fewest bytes to the end of a member that begins next
+    ("term_start", np.int32),  # [n_frames + 1] where the conditions of a frame begin
+    ("term_required", np.int64),  # [terms] bit sets
+    ("term_forbidden", np.int64),  # [terms]
+    ("term_minimum", np.int64),  # [terms] members
+    ("term_maximum", np.int64),  # [terms]
     ("loop_start", np.int32),  # [n_loops + 1] where the code point ranges of a loop class begin, in pairs
     ("loop_ranges", np.int32),  # [2 * ranges] first, last, first, last, ...
     ("lazy_edge_start", np.int32),  # [lazy_states + 1]

@@ -21,6 +21,7 @@ from .expression import (
     Intersection,
     Lookahead,
     Machine,
+    Members,
     Reference,
     Repeat,
     Sequence,
@@ -28,6 +29,7 @@ from .expression import (
     Token,
 )
 from .limits import Limits
+from .members import Operation, Part
 from .position import END_SKIP, LOOKAHEAD, START_SKIP, Net, PositionAutomaton
 from .product import intersection, resolve_lookaheads
 from .simplify import contains, place_of
@@ -44,13 +46,14 @@ OTHER = 256
 
 @dataclass
 class Symbols:
-    """The symbols above 255 of one grammar, by number - 256: token names and called frames."""
+    """The symbols above 255 of one grammar, by number - 256: token names, called frames, operations on registers."""
 
     tokens: dict[str | int, int] = field(default_factory=dict)
     calls: dict[Expression, int] = field(default_factory=dict)
+    operations: dict[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.tokens) + len(self.calls)
+        return len(self.tokens) + len(self.calls) + len(self.operations)
 
     @property
     def alphabet(self) -> int:
@@ -61,12 +64,16 @@ class Symbols:
         return self.tokens.setdefault(name, 256 + len(self))
 
     def call(self, node: Expression) -> int:
-        """The symbol of the call of the frame of a repeat or a rule; equal ones share one."""
+        """The symbol of the call of the frame of a repeat, a rule, members or their parts; equal ones share one."""
         return self.calls.setdefault(node, 256 + len(self))
+
+    def operation(self, bit: int) -> int:
+        """The symbol of the beginning of a member with this bit."""
+        return self.operations.setdefault(bit, 256 + len(self))
 
 
 #: Decides on a repeat: None to unroll it, else (symbol of its call or None if it has no string but "", nullable).
-#: For a reference it is never None.
+#: For a reference, members and parts of them it is never None.
 CallOf = Callable[[Expression], "tuple[int | None, bool] | None"]
 
 
@@ -116,7 +123,10 @@ class _Builder:
         elif isinstance(node, Alternation):
             for option in node.options:
                 self.add(option, start, end)
-        elif isinstance(node, Repeat | Reference):
+        elif isinstance(node, Operation) and self._symbols is not None:
+            number = self._symbols.operation(node.bit)
+            net.edge(start, number, number, end)
+        elif isinstance(node, Repeat | Reference | Members | Part):
             called = self._call_of(node) if self._call_of is not None else None
             if called is not None:
                 symbol, nullable = called
@@ -127,7 +137,8 @@ class _Builder:
             elif isinstance(node, Repeat):
                 self._repeat(node, start, end)
             else:
-                raise GrammarUnsupported("a reference may not stand here", place_of(node.source))
+                kind = "a reference" if isinstance(node, Reference) else "a list of members"
+                raise GrammarUnsupported(f"{kind} may not stand here", place_of(node.source))
         elif isinstance(node, StartAnchor):
             net.skip(start, end, START_SKIP)
         elif isinstance(node, EndAnchor):

@@ -17,7 +17,7 @@ from .automaton import COUNTER, Automaton
 from .build import Symbols, build_positions
 from .determinize import determinize
 from .errors import GrammarTooLarge, GrammarUnsatisfiable
-from .expression import NOTHING, Expression, Grammar, Repeat
+from .expression import NOTHING, Expression, Grammar, Members, Repeat
 from .lazy import lazy_automaton
 from .limits import Limits
 from .literals import compile_literals, literal_options
@@ -26,7 +26,7 @@ from .position import PositionAutomaton
 from .recursive import compile_rules
 from .repeats import Sizes, unproved
 from .rules import needed_rules, reduced_rules, references
-from .simplify import Simplifier, children, depth, place_of
+from .simplify import Simplifier, children, contains, depth, place_of
 
 #: The limits where none are given.
 DEFAULT_LIMITS = Limits()
@@ -68,7 +68,7 @@ def _compile_rules(
         if grammar.frames:
             keeping = Simplifier(grammar.rules, limits, frozenset(order))
             rules = {name: keeping.kept_rule(name) for name in reversed(order)}  # callers first
-        elif recursive:
+        elif recursive or any(contains(grammar.rules[name], Members) for name in order):
             rules = reduced_rules(grammar.rules, grammar.start, order, recursive, limits)
         else:
             simplifier = Simplifier(grammar.rules, limits)
@@ -77,7 +77,7 @@ def _compile_rules(
             rules = {grammar.start: simplifier.rule(grammar.start)}
     node = rules[grammar.start]
     with _recursion_room(_CALLS_PER_NODE * _checked_depth(rules.values(), limits)):
-        if len(rules) > 1 or references(node):
+        if len(rules) > 1 or references(node) or contains(node, Members):
             return compile_rules(rules, grammar.start, limits, absent_bytes)
         options = literal_options(node)
         if options is not None:

@@ -14,15 +14,12 @@ from .expression import (
     Expression,
     Grammar,
     Intersection,
-    Lookahead,
-    Machine,
     Reference,
-    Repeat,
     Sequence,
     StartAnchor,
     Token,
 )
-from .simplify import CONTEXTUAL, children, contains, place_of
+from .simplify import CONTEXTUAL, children, contains, place_of, with_children
 
 #: Nodes within nodes through which an anchor at an edge is looked for; one further in is confined instead.
 _EDGE_LEVELS = 50
@@ -102,23 +99,8 @@ def _mapped(root: Expression, change: Callable[[Expression], Expression]) -> Exp
             stack.pop()
             parts = tuple(done[id(child)] for child in inner)
             same = all(part is child for part, child in zip(parts, inner, strict=True))
-            done[id(at)] = change(at) if not inner else at if same else _with_children(at, parts)
+            done[id(at)] = change(at) if not inner else at if same else with_children(at, parts)
     return done[id(root)]
-
-
-def _with_children(node: Expression, parts: tuple[Expression, ...]) -> Expression:
-    if isinstance(node, Sequence):
-        return replace(node, parts=parts)
-    if isinstance(node, Alternation):
-        return replace(node, options=parts)
-    if isinstance(node, Intersection):
-        return replace(node, operands=parts)
-    if isinstance(node, Repeat):
-        return replace(node, body=parts[0])
-    if isinstance(node, Machine):
-        return replace(node, labels=parts)
-    assert isinstance(node, Complement | Lookahead)
-    return replace(node, operand=parts[0])
 
 
 def _inlined(grammar: Grammar, names: list[str]) -> Expression:

@@ -21,6 +21,7 @@ from .expression import (
     Grammar,
     Intersection,
     Machine,
+    Members,
     Reference,
     Repeat,
     Sequence,
@@ -28,6 +29,7 @@ from .expression import (
     Token,
 )
 from .limits import Limits
+from .members import MAX_MEMBER_BITS, accepts, after_member
 from .rules import references
 from .simplify import CONTEXTUAL, Simplifier, children
 from .utf8 import fragment
@@ -35,6 +37,7 @@ from .utf8 import fragment
 #: Items that one recognition comes upon, about 2 us each. Ambiguity lets them grow as the text's length cubed.
 MAX_ITEMS = 1_000_000
 
+_ALL_BITS = (1 << MAX_MEMBER_BITS) - 1
 #: Edges of an automaton by state: (lowest byte, highest, target).
 _Edges = Mapping[int, list[tuple[int, int, int]]]
 
@@ -213,6 +216,19 @@ class _Recogniser:
             if node.maximum is None or turns < node.maximum:
                 done = min(turns + 1, node.minimum) if node.maximum is None else turns + 1
                 self._add(self._rest(node.body, 0, self._rest(node, done, then), node), call)
+        elif isinstance(node, Members):
+            # The state: 0 before any member, else one more than their bits and, above these, their number.
+            written = max(rest.state - 1, 0)
+            bits, count = written & _ALL_BITS, written >> MAX_MEMBER_BITS
+            if accepts(node, bits, count):
+                self._add(then, call)
+            for option in node.options:
+                after = after_member(node, bits, count, option)
+                if after is not None:
+                    self._sources.setdefault(id(option), option.source or self._sources.get(id(node)))
+                    turn = self._rest(node, 1 + after[0] + (after[1] << MAX_MEMBER_BITS), then)
+                    member = self._rest(option.key, 0, self._rest(option.rest, 0, turn, option), option)
+                    self._add(self._rest(node.separator, 0, member, node) if rest.state else member, call)
         elif isinstance(node, Reference):
             self._call(node.rule, then, call)
         elif isinstance(node, Machine) and node is not self._whole:

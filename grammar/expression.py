@@ -148,6 +148,41 @@ class ByteAutomaton(Expression):
     final: bytes
 
 
+@dataclass(frozen=True)
+class Member(Expression):
+    """One way to write a member; stands only among the options of `Members`.
+
+    `key` is the text up to where it is known which key it is (regular, never empty, without tokens), `rest` what
+    follows. A member with a `bit` may stand once; several options may have the same. None: as often as one likes.
+    """
+
+    key: Expression
+    rest: Expression
+    bit: int | None
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What must hold of the members of a list: bit sets of those that must and must not be there, and their number."""
+
+    required: int = 0
+    forbidden: int = 0
+    minimum: int = 0
+    maximum: int | None = None
+
+
+@dataclass(frozen=True)
+class Members(Expression):
+    """Members in any order, `separator` (regular, without tokens) between them, such that one of `accept` holds.
+
+    That of no members at all is the empty string. Members without a bit count, but may be equal.
+    """
+
+    options: tuple[Member, ...]
+    separator: Expression
+    accept: tuple[Condition, ...] = (Condition(),)
+
+
 EMPTY = Bytes(b"")
 NOTHING = Alternation(())
 ALL_CODE_POINTS: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from .assemble import Frame, assemble
-from .automaton import COUNTER, PLAIN, Automaton
+from .automaton import COUNTER, MEMBERS, PLAIN, Automaton
 from .build import Symbols, build_positions
 from .determinize import determinize
 from .errors import GrammarTooLarge, GrammarUnsatisfiable
-from .expression import EMPTY, Alternation, Expression, Reference, Repeat
+from .expression import EMPTY, Alternation, Expression, Members, Reference, Repeat
 from .limits import Limits
 from .loops import loop_classes, without_absent
+from .members import Part, accepts_none, check_bits, guards_of, list_of, terms_of
 from .position import Int32Array, PositionAutomaton, trimmed
 from .repeats import Sizes, unproved
 from .rules import Nullable, references
@@ -23,8 +24,9 @@ from .simplify import place_of
 _ROOT = ""
 #: After so many rounds of unrolling one repeat, all that are in doubt are unrolled.
 _SINGLE_ROUNDS = 6
-#: What has a frame: a rule, by its name, or a counted repeat.
-_Callee = str | Repeat
+_KINDS = {Repeat: "the item of", Members: "the list of members", Part: "a value of the members"}
+#: What has a frame: a rule, by its name, a counted repeat, members in any order, what follows a key of theirs.
+_Callee = str | Repeat | Members | Part
 
 
 def compile_rules(rules: Mapping[str, Expression], start: str, limits: Limits, absent: frozenset[int]) -> Automaton:
@@ -86,7 +88,7 @@ class _Builder:
             self._positions[name] = built if name == self._start else built.without_empty_string(), False
         callee_of = {symbol: key for key, symbol in self._symbols().items()}
         positions = {key: automaton for key, (automaton, _) in self._positions.items()}
-        positions = _without_empty_callees(positions, callee_of)
+        positions = self._without_empty_callees(positions, callee_of)
         if positions[self._start].is_empty:
             lacking = " that this vocabulary has the bytes for" if self._absent else ""
             raise GrammarUnsatisfiable("no string matches" + lacking, place_of(self._rules[self._start].source))
@@ -101,14 +103,14 @@ class _Builder:
 
     def unproved(self) -> list[Repeat]:
         """The counters that might make the heads many, the smallest first."""
-        of_rules = [frame for key, frame in self.frames.items() if isinstance(key, str)]
+        callers = [frame for frame in self.frames.values() if frame.kind != COUNTER]
         called = self.called()
         counters = {symbol: frame for symbol, frame in called.items() if frame.kind == COUNTER}
         callee_of = {symbol: key for key, symbol in self._symbols().items()}
         if not counters:
             return []
         names = [symbol for symbol in called if symbol not in counters]
-        found = [callee_of[symbol] for symbol in unproved(of_rules, counters, names)]
+        found = [callee_of[symbol] for symbol in unproved(callers, counters, names)]
         return sorted((key for key in found if isinstance(key, Repeat)), key=self._unrolled_size)
 
     def _symbols(self) -> dict[_Callee, int]:
@@ -123,60 +125,80 @@ class _Builder:
         size = next(sizes.of(repeat.body) for sizes in self._sizes.values() if sizes.knows(repeat.body))
         return max(repeat.minimum, repeat.maximum or 0) * size
 
-    def _built(self, node: Expression, rule: str) -> PositionAutomaton:
+    def _built(self, node: Expression, rule: str, *, counters: bool = True) -> PositionAutomaton:
+        """The positions of a part of a rule; without `counters` all its own repeats are unrolled."""
+
         def call_of(node: Expression) -> tuple[int | None, bool] | None:
             if isinstance(node, Reference):
                 # Equal references are one symbol whatever their sources are.
                 return self.symbols.call(Reference(node.rule)), self._nullable[node.rule]
-            if not isinstance(node, Repeat) or id(node) not in self._sizes[rule].counters:
+            if isinstance(node, Repeat) and not (counters and id(node) in self._sizes[rule].counters):
                 return None
+            assert isinstance(node, Members | Part | Repeat)
             if node not in self._positions:
-                body = self._built(node.body, rule)
+                if isinstance(node, Members):
+                    check_bits(node)
+                    body = self._built(list_of(node), rule, counters=False)
+                else:
+                    body = self._built(node.body, rule)
                 self._positions[node] = body.without_empty_string(), bool(body.final[0])
             item, nullable = self._positions[node]
-            return None if item.is_empty else self.symbols.call(node), nullable or node.minimum == 0
+            if isinstance(node, Members):
+                nullable = accepts_none(node)
+            elif isinstance(node, Repeat):
+                nullable = nullable or node.minimum == 0
+            return None if item.is_empty else self.symbols.call(node), nullable
 
         return build_positions(node, self._limits, self.symbols, call_of).without_bytes(self._absent)
+
+    def _without_empty_callees(
+        self, positions: dict[_Callee, PositionAutomaton], callee_of: dict[int, _Callee]
+    ) -> dict[_Callee, PositionAutomaton]:
+        """The automata without calls of what matches nothing (but the empty string, which callers bypass)."""
+        symbol_of = {callee: symbol for symbol, callee in callee_of.items()}
+        callers: dict[_Callee, list[_Callee]] = {}
+        for key, automaton in positions.items():
+            for symbol in np.unique(automaton.low[automaton.low >= 256]).tolist():
+                if symbol in callee_of:
+                    callers.setdefault(callee_of[symbol], []).append(key)
+        dead = dict.fromkeys(callee_of)
+
+        bit_of = {symbol: bit for bit, symbol in self.symbols.operations.items()}
+
+        def alive(key: _Callee) -> PositionAutomaton:
+            found = _without_symbols(positions[key], np.array(list(dead), np.int32))
+            if isinstance(key, Members):
+                bits = {bit_of[symbol] for symbol in np.unique(found.low).tolist() if symbol in bit_of}
+                if not terms_of(key, sum(1 << bit for bit in bits)):
+                    return _without_symbols(found, found.low)
+            return found
+
+        work = [key for key in positions if key in symbol_of]  # callees come last, and are asked first
+        while work:
+            key = work.pop()
+            if symbol_of[key] in dead and not alive(key).is_empty:
+                del dead[symbol_of[key]]
+                work += [caller for caller in callers.get(key, ()) if caller in symbol_of]
+        return {key: alive(key) for key in positions}
 
     def _frame(self, key: _Callee, automaton: PositionAutomaton) -> Frame:
         limits = self._limits
         most = limits.max_dfa_states + 2 * automaton.n_states
         dfa = determinize(automaton, self.symbols.alphabet, most, limits.max_dfa_work)
         if dfa is None:
-            what = f"rule {key!r}" if isinstance(key, str) else f"the item of {key.source or 'a counted repeat'}"
             source = self._rules[key].source if isinstance(key, str) else key.source
+            what = f"rule {key!r}" if isinstance(key, str) else f"{_KINDS[type(key)]} {source.text if source else ''}"
             raise GrammarTooLarge(
                 f"{what} of a recursive grammar has too many states", place_of(source), limit="max_dfa_states"
             )
-        if isinstance(key, str):
+        if isinstance(key, Members):
+            bit_of = {symbol: bit for bit, symbol in self.symbols.operations.items()}
+            return Frame(dfa, MEMBERS, guards=guards_of(key, dfa, bit_of))
+        if not isinstance(key, Repeat):
             return Frame(dfa, PLAIN)
         # Callers bypass a repeat that may be empty, and items that are empty count as if they were there.
         minimum = 1 if self._positions[key][1] else max(key.minimum, 1)
         return Frame(dfa, COUNTER, minimum, -1 if key.maximum is None else key.maximum)
-
-
-def _without_empty_callees(
-    positions: dict[_Callee, PositionAutomaton], callee_of: dict[int, _Callee]
-) -> dict[_Callee, PositionAutomaton]:
-    """The automata without calls of what matches nothing (but the empty string, which callers bypass)."""
-    symbol_of = {callee: symbol for symbol, callee in callee_of.items()}
-    callers: dict[_Callee, list[_Callee]] = {}
-    for key, automaton in positions.items():
-        for symbol in np.unique(automaton.low[automaton.low >= 256]).tolist():
-            if symbol in callee_of:
-                callers.setdefault(callee_of[symbol], []).append(key)
-    dead = dict.fromkeys(callee_of)
-
-    def alive(key: _Callee) -> PositionAutomaton:
-        return _without_symbols(positions[key], np.array(list(dead), np.int32))
-
-    work = [key for key in positions if key in symbol_of]  # callees come last, and are asked first
-    while work:
-        key = work.pop()
-        if symbol_of[key] in dead and not alive(key).is_empty:
-            del dead[symbol_of[key]]
-            work += [caller for caller in callers.get(key, ()) if caller in symbol_of]
-    return {key: alive(key) for key in positions}
 
 
 def _without_symbols(automaton: PositionAutomaton, symbols: Int32Array) -> PositionAutomaton:

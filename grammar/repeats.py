@@ -24,6 +24,8 @@ from .expression import (
     Expression,
     Intersection,
     Lookahead,
+    Member,
+    Members,
     Reference,
     Repeat,
     StartAnchor,
@@ -94,13 +96,14 @@ class Sizes:
         key = id(node)
         if key in self._size:
             return
-        # Closed operands are built on their own, where no repeat is a call.
+        # Closed operands are built on their own, where no repeat is a call; nor is one in the keys of members.
         closed = isinstance(node, (Intersection, Complement, Lookahead))
         parts = children(node)
         size = nesting = 0
         fixed = isinstance(node, Lookahead)
         for part in parts:
-            if closed:
+            between = isinstance(node, Members) and part is node.separator
+            if closed or between or (isinstance(node, Member) and part is node.key):
                 size += Sizes(part, {}, self._limits, with_counters=False).total
                 continue
             self._visit(part)
@@ -113,6 +116,8 @@ class Sizes:
             size = len(node.final)
         elif isinstance(node, Characters):
             size = fragment(node.ranges).n_states - 1
+        elif isinstance(node, Members):
+            fixed = False
         elif isinstance(node, Reference):
             size, fixed = 1, not self._in_rules
         elif isinstance(node, (StartAnchor, EndAnchor, Token)):

@@ -32,12 +32,16 @@ from .expression import (
     Intersection,
     Lookahead,
     Machine,
+    Member,
+    Members,
     Reference,
     Repeat,
     Sequence,
+    Token,
 )
 from .limits import Limits
-from .simplify import CONTEXTUAL, Simplifier, children, contains, depth, place_of
+from .members import ANY, accepts_none, terms_of
+from .simplify import CONTEXTUAL, Simplifier, children, contains, depth, place_of, with_children
 
 
 def needed_rules(rules: Mapping[str, Expression], start: str) -> tuple[list[str], frozenset[str]]:
@@ -152,6 +156,12 @@ def reduced_rules(
                     "in a recursive grammar an anchor or lookahead may stand only within an operand of an intersection",
                     place_of(node.source),
                 )
+            if isinstance(node, Members):
+                for part in (*(option.key for option in node.options), node.separator):
+                    if contains(part, Token):
+                        raise GrammarUnsupported(
+                            "a token may not stand in the key of a member or between members", place_of(part.source)
+                        )
     kept = _productive(kept, start, limits)
     return _solved(kept, start, limits)
 
@@ -251,6 +261,8 @@ class Nullable:
                         reached.add(target)
                         left.append(target)
             return not reached.isdisjoint(node.finals)
+        if isinstance(node, Members):
+            return accepts_none(node)
         return self.closed(node)[0] if isinstance(node, Intersection | Complement | ByteAutomaton) else False
 
     def closed(self, node: Expression) -> tuple[bool, bool]:
@@ -279,6 +291,9 @@ def _productive(rules: dict[str, Expression], start: str, limits: Limits) -> dic
             return is_proper(node.body)
         if isinstance(node, Reference):
             return proper[node.rule]
+        if isinstance(node, Members):
+            bits = [ANY if o.bit is None else o.bit for o in node.options if nullable.of(o.rest) or is_proper(o.rest)]
+            return bool(terms_of(node, sum(1 << bit for bit in set(bits))))
         return nullable.closed(node)[1] if isinstance(node, Intersection | Complement | ByteAutomaton) else True
 
     changed = True
@@ -441,6 +456,8 @@ def _substituted(node: Expression, name: str, body: Expression, done: dict[int, 
             result = replace(node, labels=tuple(_substituted(label, name, body, done) for label in node.labels))
         elif isinstance(node, Repeat):
             result = replace(node, body=_substituted(node.body, name, body, done))
+        elif isinstance(node, Member | Members):
+            result = with_children(node, tuple(_substituted(c, name, body, done) for c in children(node)))
         done[id(node)] = result
     return done[id(node)]
 

@@ -19,6 +19,8 @@ from .expression import (
     Intersection,
     Lookahead,
     Machine,
+    Member,
+    Members,
     Reference,
     Repeat,
     Sequence,
@@ -26,6 +28,7 @@ from .expression import (
     StartAnchor,
 )
 from .limits import Limits
+from .members import accepts_none
 from .utf8 import coalesce
 
 
@@ -92,6 +95,8 @@ class Simplifier:
             result = replace(node, operand=self.simplify(node.operand))
         elif isinstance(node, Machine):
             result = replace(node, labels=tuple(self.simplify(label) for label in node.labels))
+        elif isinstance(node, Members):
+            result = self._members(node)
         else:
             result = node
         self._done[id(node)] = (node, result)
@@ -154,6 +159,19 @@ class Simplifier:
             return body
         return replace(node, body=body, minimum=minimum, maximum=maximum)
 
+    def _members(self, node: Members) -> Expression:
+        """Keys and separators hold no references afterwards, whatever `keep` says."""
+        inner = Simplifier(self._rules, self._limits) if self._keep else self
+        options = []
+        for option in node.options:
+            key, rest = inner.simplify(option.key), self.simplify(option.rest)
+            if NOTHING not in (key, rest):
+                options.append(replace(option, key=key, rest=rest))
+        separator = inner.simplify(node.separator)
+        if not options:
+            return EMPTY if accepts_none(node) else NOTHING
+        return replace(node, options=tuple(options), separator=separator)
+
 
 def _characters(node: Characters) -> Expression:
     ranges = coalesce(node.ranges)
@@ -196,7 +214,9 @@ def is_nullable(node: Expression) -> bool:
         return node.minimum == 0 or is_nullable(node.body)
     if isinstance(node, Intersection):
         return all(is_nullable(operand) for operand in node.operands)
-    return isinstance(node, ByteAutomaton) and node.final[:1] == b"\x01"
+    if isinstance(node, ByteAutomaton):
+        return node.final[:1] == b"\x01"
+    return isinstance(node, Members) and accepts_none(node)
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
@@ -211,7 +231,31 @@ def children(node: Expression) -> tuple[Expression, ...]:
         return node.operands
     if isinstance(node, Complement | Lookahead):
         return (node.operand,)
+    if isinstance(node, Member):
+        return (node.key, node.rest)
+    if isinstance(node, Members):
+        return (*node.options, node.separator)
     return node.labels if isinstance(node, Machine) else ()
+
+
+def with_children(node: Expression, parts: tuple[Expression, ...]) -> Expression:
+    """`node` with other parts, as many as `children` finds."""
+    if isinstance(node, Sequence):
+        return replace(node, parts=parts)
+    if isinstance(node, Alternation):
+        return replace(node, options=parts)
+    if isinstance(node, Intersection):
+        return replace(node, operands=parts)
+    if isinstance(node, Repeat):
+        return replace(node, body=parts[0])
+    if isinstance(node, Member):
+        return replace(node, key=parts[0], rest=parts[1])
+    if isinstance(node, Machine):
+        return replace(node, labels=parts)
+    if isinstance(node, Members):
+        return replace(node, options=parts[:-1], separator=parts[-1])  # type: ignore[arg-type]
+    assert isinstance(node, Complement | Lookahead)
+    return replace(node, operand=parts[0])
 
 
 def depth(root: Expression) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._numba import helper
+from ..grammar.automaton import GUARDED, HAS_OPERATIONS
 from .layout import (
     B_JOB,
     B_JOB_CONFIGS,
@@ -40,6 +41,7 @@ from .layout import (
     J_STAMP,
     J_VOCABULARY,
     L_AFTER,
+    L_ASKED,
     L_CLASS,
     L_FIRST,
     L_FIRST_TEXT,
@@ -53,15 +55,16 @@ from .layout import (
     RANKS,
     TRIE,
 )
-from .leaving import children_bytes, note_calls
-from .machine import AT_FRAME_FOLLOW, frame_of
+from .leaving import children_bytes, note_asked, note_calls, note_leaving
+from .machine import AT_FRAME_FOLLOW, flags_of, frame_of
 from .memory import load_i32, load_i64, section, store_i64
-from .path import CONFIG_COST
+from .path import CONFIG_COST, add_tokens
 from .pool import count
 from .select import select_wide
+from .stays import local_step
 from .trie import V_MAX_LENGTH, V_NODE, V_NODE_PARENT, V_RANK_WORDS, V_ROOT
 from .undecided import fill_stay, sort_undecided
-from .wide import add_state_bytes, find_loop, find_loops, local_step
+from .wide import add_state_bytes, find_loop, find_loops
 
 
 @helper
@@ -78,6 +81,8 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
     work = CONFIG_COST
     own = loop + 8 * LOOP_WORDS * skipped
     after_space, cursor = -1, 0
+    for part in range(2):
+        store_i64(loop + 8 * LOOP_WORDS * part, L_ASKED, 0)
     if skipped == 0:
         wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop)
         apart = load_i64(loop, L_AFTER) == 0 or (load_i64(loop, LOOP_WORDS + L_FIRST) >> 0x20) & 1 == 0
@@ -85,6 +90,8 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
             # The state after one space is not wide, so few of the tokens that begin with one are alive: they are
             # walked in the trie, not one by one.
             after_space = local_step(automaton, state, 0x20, register)
+            if after_space >= 0 and flags_of(automaton, after_space) & (GUARDED | HAS_OPERATIONS) != 0:
+                after_space = -1
     else:
         # Nothing but a space may come first; then the state is what it is after one space.
         wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, False)
@@ -114,6 +121,8 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
         work += more
         wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
         if wide:
+            if load_i64(loop, L_ASKED) | load_i64(loop + 8 * LOOP_WORDS, L_ASKED) != 0:
+                note_asked(batch)
             after = load_i64(loop, L_AFTER) != 0 and load_i64(loop, LOOP_WORDS + L_LIMIT) != NO_LIMIT
             if after or load_i64(loop, L_LIMIT) != NO_LIMIT:
                 # A counter: which tokens are short enough depends on its room as far as the longest.
@@ -145,8 +154,11 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
 
 
 @helper
-def begin_context(batch, grammar, vocabulary, state, register, listed, length, low, high):  # type: ignore[no-untyped-def]
-    """Begin the walk of a context: of the whole vocabulary (`listed` 0), or below the `length` trie nodes there."""
+def begin_context(batch, grammar, vocabulary, state, register, listed, length, inclusive, low, high):  # type: ignore[no-untyped-def]
+    """Begin the walk of a context: of the whole vocabulary (`listed` 0), or below the `length` trie nodes there.
+
+    `inclusive`: of what ends or leaves the frame at these nodes as well.
+    """
     job = load_i64(batch, B_JOB)
     automaton = load_i64(grammar, G_AUTOMATON)
     total = load_i64(batch, B_JOB_TOTAL)
@@ -189,8 +201,13 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, l
         # Here calls may come first: on the same list, as a rule all of it.
         for i in range(length):
             node = load_i32(listed, i)
-            a, b, c, d = children_bytes(vocabulary, load_i64(load_i64(vocabulary, V_NODE), node))
-            note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
+            packed = load_i64(load_i64(vocabulary, V_NODE), node)
+            a, b, c, d = children_bytes(vocabulary, packed)
+            if inclusive:
+                add_tokens(vocabulary, node, packed, total)
+                note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
+            else:
+                note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
     count(batch, COUNT_CONTEXTS, 1)
 
 

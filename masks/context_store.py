@@ -22,8 +22,9 @@ from .layout import (
     B_SLOTS,
     B_STEP_EPOCH,
     B_VOCABULARY,
+    CONTEXT_ABOVE,
     CONTEXT_ADDED,
-    CONTEXT_CLASS,
+    CONTEXT_BELOW,
     CONTEXT_ITEM,
     CONTEXT_ITEMS,
     CONTEXT_MASK,
@@ -46,6 +47,7 @@ from .layout import (
     G_LISTS,
     G_NUMBER,
     IDLE,
+    INCLUSIVE,
     ITEM_ADDED,
     ITEM_CALL,
     ITEM_LIST,
@@ -109,24 +111,27 @@ def room_for_mask(batch):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _find_context(grammar, key, klass):  # type: ignore[no-untyped-def]
+def _find_context(grammar, key, below, above):  # type: ignore[no-untyped-def]
     """Number of the context of this key; where there is none, -1 - the place for it in the table."""
     table, contexts = load_i64(grammar, G_CONTEXT_TABLE), load_i64(grammar, G_CONTEXTS)
-    place = shift_right(mix(key, klass), 1) & (2 * MAX_CONTEXTS - 1)
+    place = shift_right(mix(mix(key, below), above), 1) & (2 * MAX_CONTEXTS - 1)
     while True:
         number = load_i32(table, place)
         if number < 0:
             return -1 - place
         context = contexts + 8 * CONTEXT_WORDS * number
-        if load_i64(context, CONTEXT_STATE) == key and load_i64(context, CONTEXT_CLASS) == klass:
+        if (
+            load_i64(context, CONTEXT_STATE) == key
+            and load_i64(context, CONTEXT_BELOW) == below
+            and load_i64(context, CONTEXT_ABOVE) == above
+        ):
             return number
         place = (place + 1) & (2 * MAX_CONTEXTS - 1)
 
 
 @helper
-def _class_of(batch, vocabulary, below, above):  # type: ignore[no-untyped-def]
-    """What a context knows of its register: how far a counter's bounds are away, FAR where its tokens end before."""
-    return ((below << 22 | above) << 1) | (1 if vocabulary != load_i64(batch, B_VOCABULARY) else 0)
+def _with_vocabulary(batch, vocabulary, above):  # type: ignore[no-untyped-def]
+    return 2 * above + (1 if vocabulary != load_i64(batch, B_VOCABULARY) else 0)
 
 
 @helper
@@ -146,13 +151,14 @@ def _known_context(batch, grammar, vocabulary, key, below, above):  # type: igno
             own_below = FAR if below > 0 else 0
         elif below == 0 or below == FAR:
             continue
-        number = _find_context(grammar, key, _class_of(batch, vocabulary, own_below, own_above))
+        number = _find_context(grammar, key, own_below, _with_vocabulary(batch, vocabulary, own_above))
         if number >= 0:
             context = contexts + 8 * CONTEXT_WORDS * number
-            if (own_below != FAR or below > load_i64(context, CONTEXT_ADDED)) and (
-                own_above != FAR or above > load_i64(context, CONTEXT_ROOM)
-            ):
-                return number
+            if own_below == FAR and below != FAR and below <= load_i64(context, CONTEXT_ADDED):
+                continue
+            if own_above == FAR and above != FAR and above <= load_i64(context, CONTEXT_ROOM):
+                continue
+            return number
     return -1
 
 
@@ -165,8 +171,8 @@ def _new_context(batch, grammar, vocabulary, key, below, above):  # type: ignore
         own_below = FAR
     if above > max(load_i64(job, J_ADDED), load_i64(job, J_ROOM)):
         own_above = FAR
-    klass = _class_of(batch, vocabulary, own_below, own_above)
-    number = _find_context(grammar, key, klass)
+    own_above = _with_vocabulary(batch, vocabulary, own_above)
+    number = _find_context(grammar, key, own_below, own_above)
     if number < 0:  # else there is one that does for fewer registers, as it was found in another way
         place = -1 - number
         number = load_i64(grammar, G_CONTEXT_COUNT)
@@ -174,7 +180,8 @@ def _new_context(batch, grammar, vocabulary, key, below, above):  # type: ignore
         store_i32(load_i64(grammar, G_CONTEXT_TABLE), place, number)
     context = load_i64(grammar, G_CONTEXTS) + 8 * CONTEXT_WORDS * number
     store_i64(context, CONTEXT_STATE, key)
-    store_i64(context, CONTEXT_CLASS, klass)
+    store_i64(context, CONTEXT_BELOW, own_below)
+    store_i64(context, CONTEXT_ABOVE, own_above)
     _store_lists(batch, grammar, context)
     return number
 
@@ -282,7 +289,10 @@ def may_run(batch, low, high):  # type: ignore[no-untyped-def]
 
 @helper
 def context_of(batch, grammar, vocabulary, state, register, list_number, fuel):  # type: ignore[no-untyped-def]
-    """(context number, or LATER, FORGOTTEN, BY_STACK; fuel left) of a state and list `list_number`, or WHOLE."""
+    """(context number, or LATER, FORGOTTEN, BY_STACK; fuel left) of a state and list `list_number`, or WHOLE.
+
+    A list with INCLUSIVE: the tokens that end at its nodes, too.
+    """
     contexts = load_i64(grammar, G_CONTEXTS)
     automaton = load_i64(grammar, G_AUTOMATON)
     below, above = counter_distances(automaton, state, register, load_i64(vocabulary, V_MAX_BYTES))
@@ -299,8 +309,8 @@ def context_of(batch, grammar, vocabulary, state, register, list_number, fuel): 
         context = contexts + 8 * CONTEXT_WORDS * number
         if resolve(batch, context, CONTEXT_MASK, load_i64(batch, B_SCRATCH)) >= 0:
             return number, fuel
-    klass = _class_of(batch, vocabulary, below, above)
-    low = mix(mix(mix(0x452821E638D01377, key), klass), load_i64(grammar, G_NUMBER))
+    low = mix(mix(0x452821E638D01377, key), _with_vocabulary(batch, vocabulary, above))
+    low = mix(mix(low, below), load_i64(grammar, G_NUMBER))
     high = (low ^ load_i64(grammar, G_CONTEXT_EPOCH)) * -0x2917014799A6026D
     if fuel <= 0 or not may_run(batch, low, high):
         return LATER, fuel
@@ -316,11 +326,12 @@ def context_of(batch, grammar, vocabulary, state, register, list_number, fuel): 
             return FORGOTTEN, fuel
         listed, length = 0, 0
         if list_number != WHOLE:
-            entry = load_i64(grammar, G_LISTS) + 8 * LIST_WORDS * list_number
+            entry = load_i64(grammar, G_LISTS) + 8 * LIST_WORDS * (list_number & ~INCLUSIVE)
             listed = load_i64(grammar, G_LIST_NODES) + 4 * load_i64(entry, LIST_BEGIN)
             length = load_i64(entry, LIST_LENGTH)
         count(batch, COUNT_MISSES, 1)
-        begin_context(batch, grammar, vocabulary, state, register, listed, length, low, high)
+        inclusive = list_number != WHOLE and list_number & INCLUSIVE != 0
+        begin_context(batch, grammar, vocabulary, state, register, listed, length, inclusive, low, high)
     left = call_kernel(load_i64(batch, B_RUN_CONTEXT), batch, fuel)
     if left == FAILED:
         return BY_STACK, fuel

@@ -10,7 +10,17 @@ nodes of such a list, where calls may come first.
 from __future__ import annotations
 
 from .._numba import helper, kernel
-from ..grammar.automaton import COUNTER, FINAL, H_N_CLASSES, H_N_FRAMES, HAS_CALLS, HAS_TOKENS
+from ..grammar.automaton import (
+    COUNTER,
+    FINAL,
+    GUARDED,
+    H_N_CLASSES,
+    H_N_FRAMES,
+    HAS_CALLS,
+    HAS_OPERATIONS,
+    HAS_TOKENS,
+    MEMBERS,
+)
 from .context_begin import begin_whole, space_node
 from .layout import (
     B_JOB,
@@ -46,7 +56,7 @@ from .layout import (
     SPACE,
     TRIE,
 )
-from .leaving import children_bytes, note_added, note_at, note_leaving
+from .leaving import children_bytes, node_of, note_added, note_asked, note_at, note_leaving, note_operations
 from .machine import (
     AT_BYTE_CLASS,
     AT_DENSE,
@@ -58,8 +68,10 @@ from .machine import (
     delta,
     flags_of,
     next_register,
+    only_operations,
     restart_of,
 )
+from .members import asks, may_go_on
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
 from .path import add_tokens, set_bit, step_fast
 from .pool import count
@@ -82,17 +94,24 @@ FAILED = -2
 
 @helper
 def _slow_states(automaton):  # type: ignore[no-untyped-def]
-    """Flags of states that are more than their byte edges, as `walk.step_fast` takes them: the ends of items."""
+    """Flags of states that are more than their byte edges, as `path.step_fast` takes them.
+
+    The ends of items, and where members begin or registers are asked.
+    """
     kinds = section(automaton, AT_FRAME_KIND)
+    flags = 0
     for frame in range(load_i64(automaton, H_N_FRAMES)):
-        if load_u8(kinds, frame) == COUNTER:
-            return FINAL
-    return 0
+        kind = load_u8(kinds, frame)
+        if kind == COUNTER:
+            flags |= FINAL
+        elif kind == MEMBERS:
+            flags |= GUARDED | HAS_OPERATIONS
+    return flags
 
 
 @helper
-def _step_counter(batch, automaton, depth, byte):  # type: ignore[no-untyped-def]
-    """Extend the path by one byte that may begin another item. Returns the target, -1 where it dies."""
+def _step_register(batch, automaton, depth, byte):  # type: ignore[no-untyped-def]
+    """Extend the path by one byte that may begin another item or ask. Returns the target, -1 where it dies."""
     states, registers = load_i64(batch, B_JOB_STATE), load_i64(batch, B_JOB_REGISTER)
     state, register = load_i64(states, depth), load_i64(registers, depth)
     target = delta(automaton, state, byte)
@@ -105,6 +124,10 @@ def _step_counter(batch, automaton, depth, byte):  # type: ignore[no-untyped-def
             target = other
             register = next_register(automaton, state, register)
             note_added(batch, register)
+    elif target >= 0 and asks(automaton, target):
+        note_asked(batch)
+        if not may_go_on(automaton, target, register):
+            target = -1
     store_i64(states, depth + 1, target)
     store_i64(registers, depth + 1, register)
     return target
@@ -158,9 +181,15 @@ def _walk_children(batch, grammar, automaton, vocabulary, packed, fuel):  # type
             store_i64(states, depth + 1, target)
             store_i64(registers, depth + 1, load_i64(registers, depth))
         else:
-            target = _step_counter(batch, automaton, depth, byte)
+            target = _step_register(batch, automaton, depth, byte)
             if target < 0:
                 continue
+            if load_u8(flags, target) & HAS_OPERATIONS != 0:
+                # What the members that begin here do is a context of its own.
+                note_operations(batch, grammar, automaton, target, load_i64(registers, depth + 1), node)
+                fuel -= 4
+                if only_operations(automaton, target):
+                    continue
         add_tokens(vocabulary, node, packed, total)
         if packed & (0xFFFF << 16) != 0:
             if load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
@@ -260,7 +289,13 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
                     store_i64(states, depth + 1, target)
                     store_i64(registers, depth + 1, load_i64(registers, depth))
                 elif target == -2:
-                    target = _step_counter(batch, automaton, depth, byte)
+                    target = _step_register(batch, automaton, depth, byte)
+                    if target >= 0 and load_u8(flags, target) & HAS_OPERATIONS != 0:
+                        node = node_of(vocabulary, rank, length - depth - 1)
+                        note_operations(batch, grammar, automaton, target, load_i64(registers, depth + 1), node)
+                        fuel -= 4
+                        if only_operations(automaton, target):
+                            target = -1
                 if target < 0:
                     dead = True
                     break

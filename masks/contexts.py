@@ -13,6 +13,7 @@ Contexts are a cache: where they do not suffice the configuration itself is walk
 from __future__ import annotations
 
 from .._numba import helper
+from ..grammar.automaton import H_N_STATES
 from .context_store import BY_STACK, FORGOTTEN, LATER, NEVER, context_of, may_run, room_for_mask
 from .context_walk import FAILED
 from .graph import leads_on
@@ -63,6 +64,7 @@ from .layout import (
     G_ITEMS,
     G_NUMBER,
     IDLE,
+    INCLUSIVE,
     ITEM_ADDED,
     ITEM_CALL,
     ITEM_LIST,
@@ -91,7 +93,8 @@ from .layout import (
     WHOLE,
 )
 from .lazy import mix
-from .machine import AT_CALL_FRAME, AT_CALL_TARGET, AT_FRAME_START, may_return, moved_register
+from .machine import AT_CALL_FRAME, AT_CALL_START, AT_CALL_TARGET, AT_FRAME_START, frame_of, may_return, moved_register
+from .members import AT_OPERATION_BIT, AT_OPERATION_TARGET, after_member
 from .memory import call_kernel, load_i32, load_i64, section, shift_right, store_i64
 from .pool import count, expand_mask, find_entry, intern_mask, resolve
 from .stack_walk import begin_stack_walk
@@ -155,11 +158,19 @@ def _go_on(batch, grammar, vocabulary, node, state, register, list_number, nulla
 
 @helper
 def _call_frame(batch, grammar, vocabulary, node, register, item, fuel):  # type: ignore[no-untyped-def]
-    """Follow a call that a context makes for `node` and a register within tokens. As `_visit`."""
+    """Follow a call, or the beginning of a member, that a context has for `node` and a register. As `_visit`."""
     automaton = load_i64(grammar, G_AUTOMATON)
     visit = load_i64(batch, B_VISIT)
     called = load_i64(batch, B_CALLED)
     call, list_number = load_i64(item, ITEM_CALL), load_i64(item, ITEM_LIST)
+    calls = load_i32(section(automaton, AT_CALL_START), load_i64(automaton, H_N_STATES))
+    if call >= calls:
+        begun = load_i32(section(automaton, AT_OPERATION_TARGET), call - calls)
+        bit = load_i32(section(automaton, AT_OPERATION_BIT), call - calls)
+        after = after_member(automaton, frame_of(automaton, begun), register, bit)
+        if after < 0:
+            return 0, fuel
+        return _visit(batch, grammar, vocabulary, node, begun, after, list_number | INCLUSIVE, fuel)
     frame = load_i32(section(automaton, AT_CALL_FRAME), call)
     n = load_i64(visit, VISIT_CALLED)
     number = 0

@@ -17,7 +17,7 @@ Fuel: 1 for each head, call, edge and continuation looked at.
 from __future__ import annotations
 
 from .._numba import helper
-from ..grammar.automaton import HAS_CALLS, HAS_TOKENS
+from ..grammar.automaton import GUARDED, HAS_CALLS, HAS_OPERATIONS, HAS_TOKENS
 from .freeze import block_at, freeze, fresh_at, note_done, prune, put_triple, rename
 from .layout import (
     BLOCK_COUNT,
@@ -62,9 +62,19 @@ from .machine import (
     AT_FRAME_START,
     delta,
     flags_of,
+    frame_of,
     may_return,
     next_register,
+    only_operations,
     restart_of,
+)
+from .members import (
+    AT_OPERATION_BIT,
+    AT_OPERATION_START,
+    AT_OPERATION_TARGET,
+    after_member,
+    is_dead_end,
+    may_go_on,
 )
 from .memory import load_i32, load_i64, section, store_i64
 
@@ -72,6 +82,8 @@ from .memory import load_i32, load_i64, section, store_i64
 @helper
 def leads_on(automaton, state, register):  # type: ignore[no-untyped-def]
     """Has a head here any edge of its own, or of another item of its counter?"""
+    if flags_of(automaton, state) & GUARDED and not may_go_on(automaton, state, register):
+        return False
     return (
         load_i32(section(automaton, AT_EDGES), state) != -1
         or flags_of(automaton, state) & (HAS_CALLS | HAS_TOKENS) != 0
@@ -84,9 +96,29 @@ def rests(automaton, state, register):  # type: ignore[no-untyped-def]
     """Has a head here byte or token edges? (What it calls are heads of their own.)"""
     edges = section(automaton, AT_EDGES)
     if load_i32(edges, state) != -1 or flags_of(automaton, state) & HAS_TOKENS:
-        return True
+        return flags_of(automaton, state) & GUARDED == 0 or may_go_on(automaton, state, register)
     start = restart_of(automaton, state, register)
     return start >= 0 and load_i32(edges, start) != -1
+
+
+@helper
+def _arrive(automaton, graph, reached, count, node, target, register):  # type: ignore[no-untyped-def]
+    """Add the heads that a byte edge to `target` leads to: what begins members has been followed."""
+    flags = flags_of(automaton, target)
+    if flags & (GUARDED | HAS_OPERATIONS) != 0:
+        if is_dead_end(automaton, target, register):
+            return count
+        if flags & HAS_OPERATIONS != 0:
+            starts = section(automaton, AT_OPERATION_START)
+            for at in range(load_i32(starts, target), load_i32(starts, target + 1)):
+                bit = load_i32(section(automaton, AT_OPERATION_BIT), at)
+                after = after_member(automaton, frame_of(automaton, target), register, bit)
+                if after >= 0:
+                    begun = load_i32(section(automaton, AT_OPERATION_TARGET), at)
+                    count = put_triple(graph, reached, count, MAX_GRAPH_HEADS, node, begun, after)
+            if only_operations(automaton, target):
+                return count
+    return put_triple(graph, reached, count, MAX_GRAPH_HEADS, node, target, register)
 
 
 @helper
@@ -102,7 +134,7 @@ def reach_byte_graph(automaton, graph, block, byte):  # type: ignore[no-untyped-
         register = load_i64(heads, BLOCK_TRIPLES + 3 * i + 2)
         target = delta(automaton, state, byte)
         if target >= 0:
-            count = put_triple(graph, reached, count, MAX_GRAPH_HEADS, node, target, register)
+            count = _arrive(automaton, graph, reached, count, node, target, register)
         start = restart_of(automaton, state, register)
         if start >= 0:
             target = delta(automaton, start, byte)
@@ -138,6 +170,9 @@ def _call(grammar, automaton, graph, count, fresh, edges):  # type: ignore[no-un
             if flags_of(automaton, state) & HAS_CALLS == 0:
                 continue
             for call in range(load_i32(starts, state), load_i32(starts, state + 1)):
+                target = load_i32(section(automaton, AT_CALL_TARGET), call)
+                if is_dead_end(automaton, target, register):
+                    continue
                 frame = load_i32(section(automaton, AT_CALL_FRAME), call)
                 known = load_i64(stamps, frame)
                 number = known & 0xFFFF
@@ -156,7 +191,6 @@ def _call(grammar, automaton, graph, count, fresh, edges):  # type: ignore[no-un
                 if edges == MAX_EDGES:
                     store_i64(graph, S_FAILED, 1)
                     return count, fresh, edges
-                target = load_i32(section(automaton, AT_CALL_TARGET), call)
                 kind = LEADS_ON if leads_on(automaton, target, register) else 0
                 if may_return(automaton, target, register):
                     kind |= THROUGH

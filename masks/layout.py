@@ -65,7 +65,7 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_ITEM_COUNT,
     G_LIST_NODES,  # int32[MAX_LIST_NODES] the nodes of all lists
     G_LIST_NODES_USED,
-    G_CALL_STAMPS,  # int64[call edges] stamp << 16 | number of the edge's list in the walk that has this stamp
+    G_CALL_STAMPS,  # int64[1 + call edges + operations] stamp << 16 | number of its list in the walk of this stamp
     G_FIELDS,
 ) = range(39)
 
@@ -78,7 +78,8 @@ MAX_ITEMS = 1 << 15
 MAX_LIST_NODES = 1 << 20  # 4 MB
 (
     CONTEXT_STATE,  # key: state | list walked << 32 (WHOLE: the vocabulary)
-    CONTEXT_CLASS,  # key: what a token has learned of the register (`context_store.class_of`); which vocabulary
+    CONTEXT_BELOW,  # key: how far a counter's minimum is away, or which register it is
+    CONTEXT_ABOVE,  # key: how far its maximum is away; which vocabulary
     CONTEXT_MASK,  # mask slot of the tokens alive inside the frame
     CONTEXT_RETURN,  # list of the trie nodes at which the frame may return, -1: there are none
     CONTEXT_ITEM,  # its first call in G_ITEMS
@@ -86,10 +87,11 @@ MAX_LIST_NODES = 1 << 20  # 4 MB
     CONTEXT_ADDED,  # items that its tokens add to a counter at most, so that a lower bound farther away is the same
     CONTEXT_ROOM,  # the same of an upper bound
     CONTEXT_WORDS,
-) = range(9)
+) = range(10)
 WHOLE = 0x7FFFFFFF
+INCLUSIVE = 1 << 29  # with the number of a list: the tokens that end at its nodes as well
 LIST_BEGIN, LIST_LENGTH, LIST_LOW, LIST_HIGH, LIST_WORDS = range(5)
-ITEM_CALL, ITEM_ADDED, ITEM_LIST, ITEM_WORDS = range(4)  # ADDED: items counted before the call
+ITEM_CALL, ITEM_ADDED, ITEM_LIST, ITEM_WORDS = range(4)  # CALL: calls, then operations; ADDED: items counted before
 
 # What is visited for one mask; past these limits the stack is walked directly (masks.stack_walk).
 MAX_PAIRS = 1024  # (stack node, context)
@@ -287,7 +289,8 @@ L_AFTER = L_STATES + MAX_LOOP_STATES + 1  # 1 where the words after these descri
 L_SELF = L_AFTER + 1  # 1 where it stays in its own state on all of L_STAY (and L_TEXT)
 L_FIRST = L_SELF + 1  # 2 words: ASCII bytes that all lead to that state
 L_FIRST_TEXT = L_FIRST + 2  # 1 where all code points above U+007F lead to its set as well
-LOOP_WORDS = L_FIRST_TEXT + 1
+L_ASKED = L_FIRST_TEXT + 1  # 1 where it depends on the register of a frame of members
+LOOP_WORDS = L_ASKED + 1
 NO_LIMIT = 1 << 40
 #: With more undecided tokens than this, all tokens are walked: sorting the undecided out is done in one go.
 MAX_UNDECIDED = 32768

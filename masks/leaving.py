@@ -7,7 +7,7 @@ of the walk, from which `masks.context_store` makes the lists.
 from __future__ import annotations
 
 from .._numba import helper
-from ..grammar.automaton import HAS_CALLS
+from ..grammar.automaton import FINAL, H_N_STATES, HAS_CALLS, MEMBERS
 from .layout import (
     B_JOB,
     B_JOB_EVENTS,
@@ -29,12 +29,30 @@ from .layout import (
     MAX_EVENTS,
     MAX_KEYS,
 )
-from .machine import AT_CALL_FRAME, AT_CALL_START, AT_FRAME_FIRST, flags_of, may_return, next_register, restart_of
-from .memory import load_i32, load_i64, section, store_i64
+from .machine import (
+    AT_CALL_FRAME,
+    AT_CALL_START,
+    AT_CALL_TARGET,
+    AT_FRAME_FIRST,
+    AT_FRAME_KIND,
+    flags_of,
+    frame_of,
+    may_return,
+    next_register,
+    restart_of,
+)
+from .members import AT_OPERATION_START, asks, may_go_on
+from .memory import load_i32, load_i64, load_u8, section, store_i64
 from .trie import V_NODE, V_NODE_PARENT, V_RANK_NODE
 
 #: In the place of a call edge: the frame returns.
 RETURNS = -1
+
+
+@helper
+def note_asked(batch):  # type: ignore[no-untyped-def]
+    """Note that the walk depends on the register, whatever it is."""
+    store_i64(load_i64(batch, B_JOB), J_ADDED, 0x7FFFFFFFFFFFFFFF)
 
 
 @helper
@@ -98,7 +116,21 @@ def _note_edges(batch, grammar, automaton, state, register, node, a, b, c, d):  
         common = load_i64(first, 4 * frame) & a | load_i64(first, 4 * frame + 1) & b
         common |= load_i64(first, 4 * frame + 2) & c | load_i64(first, 4 * frame + 3) & d
         if common != 0:
+            target = load_i32(section(automaton, AT_CALL_TARGET), call)
+            if asks(automaton, target):
+                note_asked(batch)
+                if not may_go_on(automaton, target, register):
+                    continue
             _note(batch, grammar, call, register, node)
+
+
+@helper
+def note_operations(batch, grammar, automaton, state, register, node):  # type: ignore[no-untyped-def]
+    """Note at `node` that members begin in `state`: which of them may is asked of the real register."""
+    starts = section(automaton, AT_OPERATION_START)
+    calls = load_i32(section(automaton, AT_CALL_START), load_i64(automaton, H_N_STATES))
+    for at in range(load_i32(starts, state), load_i32(starts, state + 1)):
+        _note(batch, grammar, calls + at, register, node)
 
 
 @helper
@@ -115,11 +147,14 @@ def note_calls(batch, grammar, automaton, state, register, node, a, b, c, d):  #
 @helper
 def note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d):  # type: ignore[no-untyped-def]
     """The path is in `state` at trie node `node`, and goes on with the bytes in the words a to d: note what leaves."""
-    if may_return(automaton, state, register):
+    if flags_of(automaton, state) & FINAL:
         follow = load_i64(load_i64(batch, B_JOB), J_FOLLOW)
         common = load_i64(follow, 0) & a | load_i64(follow, 1) & b | load_i64(follow, 2) & c | load_i64(follow, 3) & d
         if common != 0:
-            _note(batch, grammar, RETURNS, 0, node)
+            if load_u8(section(automaton, AT_FRAME_KIND), frame_of(automaton, state)) == MEMBERS:
+                note_asked(batch)
+            if may_return(automaton, state, register):
+                _note(batch, grammar, RETURNS, 0, node)
     note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
 
 
@@ -144,13 +179,20 @@ def children_bytes(vocabulary, packed):  # type: ignore[no-untyped-def]
 
 
 @helper
+def node_of(vocabulary, rank, up):  # type: ignore[no-untyped-def]
+    """The trie node of the token of `rank` less its last `up` bytes."""
+    node = load_i32(load_i64(vocabulary, V_RANK_NODE), rank)
+    for _ in range(up):
+        node = load_i32(load_i64(vocabulary, V_NODE_PARENT), node)
+    return node
+
+
+@helper
 def note_at(batch, grammar, automaton, vocabulary, depth, rank, up, byte):  # type: ignore[no-untyped-def]
     """`note_leaving` at the path's entry `depth` for the token of `rank`, whose last `up` bytes begin with `byte`."""
     bit = 1 << (byte & 63)
     quarter = byte >> 6
-    node = load_i32(load_i64(vocabulary, V_RANK_NODE), rank)
-    for _ in range(up):
-        node = load_i32(load_i64(vocabulary, V_NODE_PARENT), node)
+    node = node_of(vocabulary, rank, up)
     note_leaving(
         batch, grammar, automaton,
         load_i64(load_i64(batch, B_JOB_STATE), depth), load_i64(load_i64(batch, B_JOB_REGISTER), depth), node,

@@ -6,7 +6,16 @@ Exactly what `grammar.automaton` says a state means. `tests/oracles.py` has the 
 from __future__ import annotations
 
 from .._numba import helper
-from ..grammar.automaton import COUNTER, FINAL, H_N_CLASSES, H_SECTIONS, HAS_CALLS, HAS_TOKENS, SECTION_INDEX
+from ..grammar.automaton import (
+    COUNTER,
+    FINAL,
+    H_N_CLASSES,
+    H_SECTIONS,
+    HAS_CALLS,
+    HAS_TOKENS,
+    MEMBERS,
+    SECTION_INDEX,
+)
 from .layout import (
     COMPLETE,
     CONFIG_FIRST_HEAD,
@@ -21,6 +30,7 @@ from .layout import (
     OVERFLOW,
     WORK_HEADS,
 )
+from .members import is_met, members_distance
 from .memory import load_i32, load_i64, load_u8, section, store_i64
 
 #: More items than any token can hold.
@@ -65,6 +75,13 @@ def frame_of(automaton, state):  # type: ignore[no-untyped-def]
 
 
 @helper
+def only_operations(automaton, state):  # type: ignore[no-untyped-def]
+    """Is a state with operations nothing else?"""
+    others = flags_of(automaton, state) & (FINAL | HAS_CALLS | HAS_TOKENS)
+    return others == 0 and load_i32(section(automaton, AT_EDGES), state) == -1
+
+
+@helper
 def restart_of(automaton, state, register):  # type: ignore[no-untyped-def]
     """Start state from which another item of a counter may begin in `state`, or -1."""
     if flags_of(automaton, state) & FINAL == 0:
@@ -93,7 +110,10 @@ def may_return(automaton, state, register):  # type: ignore[no-untyped-def]
     if flags_of(automaton, state) & FINAL == 0:
         return False
     frame = frame_of(automaton, state)
-    if load_u8(section(automaton, AT_FRAME_KIND), frame) != COUNTER:
+    kind = load_u8(section(automaton, AT_FRAME_KIND), frame)
+    if kind == MEMBERS:
+        return is_met(automaton, frame, register)
+    if kind != COUNTER:
         return True
     return register + 1 >= load_i64(section(automaton, AT_FRAME_MINIMUM), frame)
 
@@ -119,16 +139,22 @@ def register_class(automaton, state, register, reach):  # type: ignore[no-untype
 @helper
 def counter_distances(automaton, state, register, reach):  # type: ignore[no-untyped-def]
     """Items that a counter lacks to its minimum after the one being read, and how many there is room for: FAR past
-    what a token of at most `reach` bytes can get to, as an item takes at least one byte."""
+    what a token of at most `reach` bytes can get to, as an item takes at least one byte.
+
+    Of a frame of members the first is a number of its own for each register, as if a minimum were so far away.
+    """
     frame = frame_of(automaton, state)
-    if load_u8(section(automaton, AT_FRAME_KIND), frame) != COUNTER:
+    kind = load_u8(section(automaton, AT_FRAME_KIND), frame)
+    if kind == MEMBERS:
+        return (1 << 62) | register, FAR
+    if kind != COUNTER:
         return 0, FAR
     below = max(load_i64(section(automaton, AT_FRAME_MINIMUM), frame) - 1 - register, 0)
     maximum = load_i64(section(automaton, AT_FRAME_MAXIMUM), frame)
     above = FAR
     if maximum >= 0 and maximum - 1 - register <= reach:
         above = maximum - 1 - register
-    return (below if below <= reach else FAR), above
+    return below if below <= reach else FAR, above
 
 
 @helper
@@ -145,7 +171,10 @@ def level_distance(automaton, state, register):  # type: ignore[no-untyped-def]
     """Fewest bytes until the frame can return."""
     distance = load_i32(section(automaton, AT_STATE_DISTANCE), state)
     frame = frame_of(automaton, state)
-    if load_u8(section(automaton, AT_FRAME_KIND), frame) == COUNTER:
+    kind = load_u8(section(automaton, AT_FRAME_KIND), frame)
+    if kind == MEMBERS:
+        return members_distance(automaton, state, register, distance)
+    if kind == COUNTER:
         minimum = load_i64(section(automaton, AT_FRAME_MINIMUM), frame)
         item = load_i64(section(automaton, AT_FRAME_LENGTH), frame) // max(minimum, 1)
         distance += max(minimum - 1 - register, 0) * item

@@ -176,7 +176,7 @@ class Resident:
                 (G_LIST_TABLE, np.full(2 * MAX_LISTS, -1, np.int32)),
                 (G_ITEMS, np.zeros((MAX_ITEMS, ITEM_WORDS), np.int64)),
                 (G_LIST_NODES, np.zeros(MAX_LIST_NODES, np.int32)),
-                (G_CALL_STAMPS, np.zeros(calls + 1, np.int64)),
+                (G_CALL_STAMPS, np.zeros(1 + calls + len(automaton["operation_bit"]), np.int64)),
             ):
                 block.set_array(field, array)
         self.block = block

@@ -10,7 +10,7 @@ byte which leaves the set, or are no complete UTF-8 text, are walked one by one.
 from __future__ import annotations
 
 from .._numba import helper
-from ..grammar.automaton import COUNTER, FINAL, H_FLAGS, HAS_CALLS, RECURSIVE
+from ..grammar.automaton import COUNTER, FINAL, GUARDED, H_FLAGS, HAS_CALLS, HAS_OPERATIONS, RECURSIVE
 from .layout import (
     CONFIG_HEADS,
     G_KINDS,
@@ -21,8 +21,8 @@ from .layout import (
     KIND_BYTES,
     KIND_COUNT,
     KIND_FIRST,
-    KIND_OF,
     L_AFTER,
+    L_ASKED,
     L_CLASS,
     L_EXACT,
     L_FIRST,
@@ -55,10 +55,9 @@ from .machine import (
     top_register,
     top_state,
 )
+from .members import asks
 from .memory import count_bits, load_i32, load_i64, load_u8, section, store_i64
-from .trie import (
-    V_ABSENT,
-)
+from .stays import after_byte, keep_both, local_step, text_stays
 
 #: A set of fewer ASCII bytes is not worth the bitmaps: walking it is cheaper.
 MIN_WIDE_BYTES = 12
@@ -66,109 +65,6 @@ MIN_WIDE_BYTES = 12
 MAX_FIRST = 128
 #: Nor is a class of which fewer tokens are made.
 MIN_CLASS_TOKENS = 2048
-
-
-@helper
-def local_step(automaton, state, byte, register):  # type: ignore[no-untyped-def]
-    """Target of `byte` inside the frame, another item of a counter included; -1: none."""
-    target = delta(automaton, state, byte)
-    if target < 0:
-        start = restart_of(automaton, state, register)
-        if start >= 0:
-            target = delta(automaton, start, byte)
-    return target
-
-
-@helper
-def _keep_state(loop, state, only):  # type: ignore[no-untyped-def]
-    """Is `state` one of L_STATES, or can it be added (fewer than `only` are there)?"""
-    if state < 0:
-        return False
-    states = loop + 8 * L_STATES
-    n = load_i64(states, MAX_LOOP_STATES)
-    for i in range(n):
-        if load_i64(states, i) == state:
-            return True
-    if n >= only:
-        return False
-    store_i64(states, n, state)
-    store_i64(states, MAX_LOOP_STATES, n + 1)
-    return True
-
-
-@helper
-def _keep_both(loop, one, two, only):  # type: ignore[no-untyped-def]
-    """`_keep_state` for those of two targets that exist; False where neither does."""
-    if one < 0 and two < 0:
-        return False
-    return (one < 0 or _keep_state(loop, one, only)) and (two < 0 or _keep_state(loop, two, only))
-
-
-@helper
-def _after(automaton, state, byte):  # type: ignore[no-untyped-def]
-    return -1 if state < 0 else delta(automaton, state, byte)
-
-
-@helper
-def _text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # type: ignore[no-untyped-def]
-    """Does every code point above U+007F lead from `state` to L_STATES only (RFC 3629's ranges)?
-
-    A lead byte may go on with the item and begin another one, so two states are followed. Bytes that no
-    token has do not count. Neighbours of one kind, or with equal targets, are looked at once.
-    """
-    of = kinds + 8 * KIND_OF
-    absent = load_i64(vocabulary, V_ABSENT)
-    start = restart_of(automaton, state, register)
-    before, before1, before2 = -1, -2, -2
-    for lead in range(0xC2, 0xF5):
-        if (load_i64(absent, lead >> 6) >> (lead & 63)) & 1 != 0:
-            continue
-        special = lead == 0xE0 or lead == 0xED or lead == 0xF0 or lead == 0xF4
-        kind = load_i64(of, lead)
-        if kind == before and not special:
-            continue
-        before = -1 if special else kind
-        a1, b1 = delta(automaton, state, lead), _after(automaton, start, lead)
-        if a1 == before1 and b1 == before2 and not special:
-            continue
-        before1, before2 = (-2, -2) if special else (a1, b1)
-        low = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
-        high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
-        p1, q1 = -2, -2
-        for byte2 in range(low, high + 1):
-            if byte2 > low and load_i64(of, byte2) == load_i64(of, byte2 - 1):
-                continue
-            a2, b2 = _after(automaton, a1, byte2), _after(automaton, b1, byte2)
-            if a2 == p1 and b2 == q1:
-                continue
-            p1, q1 = a2, b2
-            if lead < 0xE0:
-                if not _keep_both(loop, a2, b2, only):
-                    return False
-                continue
-            p2, q2 = -2, -2
-            for byte3 in range(0x80, 0xC0):
-                if byte3 > 0x80 and load_i64(of, byte3) == load_i64(of, byte3 - 1):
-                    continue
-                a3, b3 = _after(automaton, a2, byte3), _after(automaton, b2, byte3)
-                if a3 == p2 and b3 == q2:
-                    continue
-                p2, q2 = a3, b3
-                if lead < 0xF0:
-                    if not _keep_both(loop, a3, b3, only):
-                        return False
-                    continue
-                p3, q3 = -2, -2
-                for byte4 in range(0x80, 0xC0):
-                    if byte4 > 0x80 and load_i64(of, byte4) == load_i64(of, byte4 - 1):
-                        continue
-                    a4, b4 = _after(automaton, a3, byte4), _after(automaton, b3, byte4)
-                    if a4 == p3 and b4 == q3:
-                        continue
-                    p3, q3 = a4, b4
-                    if not _keep_both(loop, a4, b4, only):
-                        return False
-    return True
 
 
 @helper
@@ -232,13 +128,14 @@ def _stays(automaton, vocabulary, kinds, loop, register, only, follow):  # type:
                 members = kinds + 8 * (KIND_BYTES + 4 * kind)
                 if (low & load_i64(members, 0)) | (high & load_i64(members, 1)) != 0:
                     byte = load_i64(kinds, KIND_FIRST + kind)
-                    if not _keep_both(loop, delta(automaton, state, byte), _after(automaton, start, byte), only):
+                    one, two = delta(automaton, state, byte), after_byte(automaton, start, byte)
+                    if not keep_both(automaton, loop, one, two, register, only):
                         low &= ~load_i64(members, 0)
                         high &= ~load_i64(members, 1)
                         changed = True
             store_i64(loop, L_STAY, low)
             store_i64(loop, L_STAY + 1, high)
-            if load_i64(loop, L_TEXT) != 0 and not _text_stays(
+            if load_i64(loop, L_TEXT) != 0 and not text_stays(
                 automaton, vocabulary, kinds, state, register, loop, only
             ):
                 store_i64(loop, L_TEXT, 0)
@@ -313,7 +210,7 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
         if empty or weight >= MIN_WIDE_BYTES:
             break
         target = local_step(automaton, state, byte, register)
-        if target >= 0:
+        if target >= 0 and flags_of(automaton, target) & (GUARDED | HAS_OPERATIONS) == 0:
             weight = _try_states(automaton, vocabulary, kinds, loop, state, target, 1, register, follow)
     if weight < MIN_WIDE_BYTES and klass < 0 and not empty:
         return False
@@ -324,6 +221,8 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
         store_i64(loop + 8 * L_STATES, 0, state)
         store_i64(loop + 8 * L_STATES, MAX_LOOP_STATES, 1)
     store_i64(loop, L_CLASS, klass)
+    if asks(automaton, state):
+        store_i64(loop, L_ASKED, 1)
     states = loop + 8 * L_STATES
     n = load_i64(states, MAX_LOOP_STATES)
     frame = frame_of(automaton, state)
@@ -426,9 +325,11 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
                     more_low &= ~load_i64(loop, L_STAY)
                     more_high &= ~load_i64(loop, L_STAY + 1)
                 byte = load_i64(kinds, KIND_FIRST + kind)
-                one, other = delta(automaton, state, byte), _after(automaton, start, byte)
+                one, other = delta(automaton, state, byte), after_byte(automaton, start, byte)
                 # A byte that may go on with an item as well as begin another one leads to two states.
                 if more_low | more_high == 0 or (one >= 0) == (other >= 0):
+                    continue
+                if one >= 0 and flags_of(automaton, one) & (GUARDED | HAS_OPERATIONS) != 0:
                     continue
                 own = register
                 if other >= 0:
@@ -463,7 +364,7 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
             load_i64(after, L_TEXT) != 0
             and start < 0
             and (load_i64(follow, 2) | load_i64(follow, 3)) & returns == 0
-            and _text_stays(
+            and text_stays(
                 automaton, vocabulary, kinds, state, register, after, load_i64(after, L_STATES + MAX_LOOP_STATES)
             )
         )

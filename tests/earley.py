@@ -33,6 +33,7 @@ from stepmask.grammar.expression import (
     Complement,
     Expression,
     Intersection,
+    Members,
     Reference,
     Repeat,
     Sequence,
@@ -247,6 +248,8 @@ class _PlainGrammar:
             self.add(head, self.symbol(node))
         elif isinstance(node, Repeat):
             self.expand_repeat(head, node)
+        elif isinstance(node, Members):
+            self.expand_members(head, node)
         elif isinstance(node, Intersection | Complement | ByteAutomaton):
             self.expand_regular(head, node)
         else:
@@ -266,6 +269,39 @@ class _PlainGrammar:
         if node.maximum is None:
             self.add(so_far, so_far, body)
             self.add(head, so_far)
+
+    def expand_members(self, head: int, node: Members) -> None:
+        """One nonterminal for each set of members and their number: lists of these."""
+
+        def accepted(bits: int, count: int) -> bool:
+            return any(
+                (bits & c.required) == c.required
+                and not bits & c.forbidden
+                and c.minimum <= count
+                and (c.maximum is None or count <= c.maximum)
+                for c in node.accept
+            )
+
+        # All larger numbers are alike.
+        most = max((max(c.minimum, 0 if c.maximum is None else c.maximum + 1) for c in node.accept), default=0)
+        lists: dict[tuple[int, int] | None, int] = {None: self.new()}  # None: no member yet
+        self.add(lists[None])
+        if accepted(0, 0):
+            self.add(head)
+        pending: list[tuple[int, int] | None] = [None]
+        for before in pending:  # grows while it is read
+            bits, count = before or (0, 0)
+            for option in node.options:
+                if option.bit is not None and bits >> option.bit & 1:
+                    continue
+                after = bits | (0 if option.bit is None else 1 << option.bit), min(count + 1, most)
+                if after not in lists:
+                    lists[after] = self.new()
+                    pending.append(after)
+                    if accepted(*after):
+                        self.add(head, lists[after])
+                between = [] if before is None else [self.symbol(node.separator)]
+                self.add(lists[after], lists[before], *between, self.symbol(option.key), self.symbol(option.rest))
 
     def expand_regular(self, head: int, node: Expression) -> None:
         """The DFA of `node`: a nonterminal for each state is what leads from the start to it."""

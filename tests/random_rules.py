@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from earley import Earley
 from hypothesis import strategies as st
@@ -13,9 +13,12 @@ from stepmask.grammar.expression import (
     Bytes,
     Characters,
     Complement,
+    Condition,
     Expression,
     Grammar,
     Intersection,
+    Member,
+    Members,
     Reference,
     Repeat,
     Sequence,
@@ -23,6 +26,7 @@ from stepmask.grammar.expression import (
 )
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.rules import needed_rules
+from stepmask.grammar.simplify import contains
 
 #: Every recursive rule a frame that is called; the default solves and inlines what it can.
 FRAMES, SOLVED = Limits(max_inlined_positions=0), Limits()
@@ -94,11 +98,16 @@ LITERALS: tuple[Expression, ...] = (
 BOUNDS = ((0, 1), (0, None), (1, None), (0, 2), (2, 2), (1, 3), (2, None), (3, 3), (0, 6), (4, 5), (5, None))
 
 
-def random_expression(rng: random.Random, names: tuple[str, ...], depth: int, tokens: bool) -> Expression:
+def random_expression(
+    rng: random.Random, names: tuple[str, ...], depth: int, tokens: bool, members: bool = False
+) -> Expression:
     """An expression over rules of these names."""
 
     def inner() -> Expression:
-        return random_expression(rng, names, depth - 1, tokens)
+        return random_expression(rng, names, depth - 1, tokens, members)
+
+    if members and depth and rng.random() < 0.15:
+        return random_members(rng, inner)
 
     kind = 0 if depth == 0 else rng.randrange(12)
     if kind < 3:
@@ -114,22 +123,54 @@ def random_expression(rng: random.Random, names: tuple[str, ...], depth: int, to
     return Repeat(inner(), *rng.choice(BOUNDS))
 
 
-def random_rules(rng: random.Random, tokens: bool = False) -> Rules:
+KEYS: tuple[Expression, ...] = (
+    *map(Bytes, (b'"a"', b'"b"', b'"ab"', b'"aa"', b"a", b"ab", b"b", '"é"'.encode())),
+    seq(b'"', rep(Characters(((0x61, 0x62),)), 1, 2), b'"'),
+    seq(b'"', rep(Characters(((0x20, 0x21), (0x23, 0xD7FF)))), b'"'),
+    seq(b'"', Intersection((rep(Characters(((0x20, 0x21), (0x23, 0xD7FF)))), Complement(alt(b"a", b"b")))), b'"'),
+)
+SEPARATORS: tuple[Expression, ...] = (
+    *map(Bytes, (b" ", b")", b"ab")), seq(rep(b" "), b"("), seq(b"(", opt(b" ")), opt(b" "), Bytes(b"")
+)  # fmt: skip
+
+
+def random_members(rng: random.Random, value: Callable[[], Expression]) -> Members:
+    """Members with values of that kind: keys that overlap, bits of several keys, conditions of any sort."""
+    options = []
+    for i in range(rng.randint(1, 4)):
+        rest = value() if rng.random() < 0.5 else rng.choice(LITERALS)
+        rest = seq(b"(", rest) if rng.random() < 0.5 else rest
+        bit = None if rng.random() < 0.25 else rng.choice((i, i, i, 5, 0))
+        options.append(Member(rng.choice(KEYS), rest, bit))
+
+    def bits(chance: float) -> int:
+        return sum(1 << (o.bit or 0) for o in {o.bit: o for o in options}.values() if rng.random() < chance)
+
+    accept = [Condition()]
+    if rng.random() < 0.8:
+        accept = [
+            Condition(bits(0.4), bits(0.2), rng.choice((0, 0, 0, 1, 2, 3)), rng.choice((None, None, None, 1, 2, 3, 4)))
+            for _ in range(rng.randint(1, 3))
+        ]
+    return Members(tuple(options), rng.choice(SEPARATORS), tuple(accept))
+
+
+def random_rules(rng: random.Random, tokens: bool = False, members: bool = False) -> Rules:
     """Rules S, T, ...: nullable, left, right and mutually recursive, unit cycles, dead ones, as it comes."""
     for _ in range(4):
         names = NAMES[: rng.randint(1, len(NAMES))]
-        found = {name: random_expression(rng, names, rng.randint(1, 3), tokens) for name in names}
+        found = {name: random_expression(rng, names, rng.randint(1, 3), tokens, members) for name in names}
         for name in names:
             if rng.random() < 0.6:  # a way out makes fewer rules that match nothing
                 found[name] = Alternation((found[name], rng.choice(LITERALS)))
-        if needed_rules(found, "S")[1]:
+        if needed_rules(found, "S")[1] or (members and any(contains(found[name], Members) for name in names)):
             break
     return found
 
 
-def rules(tokens: bool = False) -> st.SearchStrategy[Rules]:
+def rules(tokens: bool = False, members: bool = False) -> st.SearchStrategy[Rules]:
     """`random_rules`."""
-    return st.randoms(use_true_random=False).map(lambda rng: random_rules(rng, tokens))
+    return st.randoms(use_true_random=False).map(lambda rng: random_rules(rng, tokens, members))
 
 
 def is_language(found: Rules) -> bool:

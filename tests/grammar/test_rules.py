@@ -63,7 +63,7 @@ def equal_languages(first: Rules, second: Rules, rng: random.Random, texts: int 
             state, twin = one.step(state, byte), two.step(twin, byte)
 
 
-@given(rules(tokens=True), st.integers(0, 2**32 - 1))
+@given(rules(tokens=True, members=True), st.integers(0, 2**32 - 1))
 def test_reduced_rules_keep_the_language(found: Rules, seed: int) -> None:
     assume(is_language(found))
     for limits in (*BOTH_LIMITS, Limits(max_inlined_positions=10)):
@@ -72,7 +72,7 @@ def test_reduced_rules_keep_the_language(found: Rules, seed: int) -> None:
         equal_languages(found, kept, random.Random(seed))
 
 
-@given(rules())
+@given(rules(members=True))
 def test_what_matches_nothing_is_refused(found: Rules) -> None:
     assume(not is_language(found))
     for limits in BOTH_LIMITS:
@@ -80,7 +80,7 @@ def test_what_matches_nothing_is_refused(found: Rules) -> None:
             compiled(found, limits)
 
 
-@given(rules(tokens=True))
+@given(rules(tokens=True, members=True))
 def test_rules_left_over_are_needed_and_match_something(found: Rules) -> None:
     assume(is_language(found))
     for limits in BOTH_LIMITS:

@@ -61,7 +61,7 @@ def wander(runs: list[Run], rng: random.Random, steps: int) -> None:
         run.check()
 
 
-@given(rules(tokens=True), SEEDS, LIMITS)
+@given(rules(tokens=True, members=True), SEEDS, LIMITS)
 def test_masks_along_random_walks(found: Rules, seed: int, limits: Limits) -> None:
     rng = random.Random(seed)
     oracle = Earley(found, "S")
@@ -79,7 +79,7 @@ def test_masks_along_random_walks(found: Rules, seed: int, limits: Limits) -> No
 
 
 @settings(max_examples=25)
-@given(rules(tokens=True), SEEDS, LIMITS)
+@given(rules(tokens=True, members=True), SEEDS, LIMITS)
 def test_masks_of_texts_that_begin_with_a_dropped_space(found: Rules, seed: int, limits: Limits) -> None:
     assume(is_language(found))
     rng = random.Random(seed)
@@ -91,7 +91,7 @@ def test_masks_of_texts_that_begin_with_a_dropped_space(found: Rules, seed: int,
 
 
 @settings(max_examples=25)
-@given(st.lists(rules(tokens=True), min_size=2, max_size=4), SEEDS, st.sampled_from([0.0, 0.05, 1.0]))
+@given(st.lists(rules(tokens=True, members=True), min_size=2, max_size=4), SEEDS, st.sampled_from([0.0, 0.05, 1.0]))
 def test_a_batch_of_several_grammars_within_a_budget(many: list[Rules], seed: int, budget: float) -> None:
     """However many plans a mask takes, and whatever other rows do meanwhile, it ends as what it should be."""
     rng = random.Random(seed)
@@ -189,7 +189,7 @@ def test_rows_that_walk_their_stacks_are_told_apart() -> None:
 
 
 @settings(max_examples=25)
-@given(rules(), SEEDS)
+@given(rules(members=True), SEEDS)
 def test_saved_and_loaded(found: Rules, seed: int) -> None:
     assume(is_language(found))
     rng = random.Random(seed)
@@ -208,7 +208,7 @@ import hashlib, random
 from random_rules import ALL_LIMITS, grammar, is_language, random_rules
 from stepmask.grammar.compile import compile_grammar
 for seed in range(40):
-    found = random_rules(random.Random(seed), tokens=True)
+    found = random_rules(random.Random(seed), tokens=True, members=True)
     if is_language(found):
         for limits in ALL_LIMITS:
             print(hashlib.sha256(compile_grammar(grammar(found), limits).buffer).hexdigest())

@@ -1,0 +1,144 @@
+"""What the register of a frame of members allows (`grammar.automaton` says what it is).
+
+A condition can still be met where no forbidden member was there and there is room for those that lack; any other member
+may then come as long as there is room for one more. So nothing is allowed that could not be brought to an end.
+"""
+
+from __future__ import annotations
+
+from .._numba import helper
+from ..grammar.automaton import FINAL, GUARDED, H_SECTIONS, SECTION_INDEX
+from .memory import count_bits, load_i32, load_i64, load_u8, section
+
+_AT = {name: H_SECTIONS + i for name, i in SECTION_INDEX.items()}
+_STATE_FLAGS, _STATE_FRAME, _STATE_KEYS = _AT["state_flags"], _AT["state_frame"], _AT["state_keys"]
+_SHIFT, _MOST = _AT["frame_minimum"], _AT["frame_maximum"]
+_STATE_COSTS, _FRAME_COSTS, _MEMBER_COST = _AT["state_costs"], _AT["frame_costs"], _AT["member_cost"]
+AT_OPERATION_START, AT_OPERATION_BIT = _AT["operation_start"], _AT["operation_bit"]
+AT_OPERATION_TARGET = _AT["operation_target"]
+_TERM_START, _REQUIRED, _FORBIDDEN = _AT["term_start"], _AT["term_required"], _AT["term_forbidden"]
+_MINIMUM, _MAXIMUM = _AT["term_minimum"], _AT["term_maximum"]
+
+
+#: More bytes than any list has.
+NEVER_ENDS = 1 << 31
+
+
+@helper
+def _term(automaton, at, term):  # type: ignore[no-untyped-def]
+    return load_i64(section(automaton, at), term)
+
+
+@helper
+def is_met(automaton, frame, register):  # type: ignore[no-untyped-def]
+    """May the list of members end?"""
+    shift = load_i64(section(automaton, _SHIFT), frame)
+    bits, count = register & ((1 << shift) - 1), register >> shift
+    starts = section(automaton, _TERM_START)
+    for term in range(load_i32(starts, frame), load_i32(starts, frame + 1)):
+        if (
+            _term(automaton, _REQUIRED, term) & ~bits == 0
+            and _term(automaton, _FORBIDDEN, term) & bits == 0
+            and _term(automaton, _MINIMUM, term) <= count <= _term(automaton, _MAXIMUM, term)
+        ):
+            return True
+    return False
+
+
+@helper
+def after_member(automaton, frame, register, bit):  # type: ignore[no-untyped-def]
+    """The register when a member with this bit (ANY: with none) has begun; -1 where it may not."""
+    shift = load_i64(section(automaton, _SHIFT), frame)
+    bits, count = register & ((1 << shift) - 1), register >> shift
+    if bit < shift:
+        if (bits >> bit) & 1 != 0:
+            return -1
+        bits |= 1 << bit
+    count = min(count + 1, load_i64(section(automaton, _MOST), frame))
+    starts = section(automaton, _TERM_START)
+    for term in range(load_i32(starts, frame), load_i32(starts, frame + 1)):
+        lacking = count_bits(_term(automaton, _REQUIRED, term) & ~bits)
+        if _term(automaton, _FORBIDDEN, term) & bits == 0 and count + lacking <= _term(automaton, _MAXIMUM, term):
+            return bits | (count << shift)
+    return -1
+
+
+@helper
+def may_go_on(automaton, state, register):  # type: ignore[no-untyped-def]
+    """Is one of the members that may begin next from `state` (GUARDED) allowed?"""
+    frame = load_i32(section(automaton, _STATE_FRAME), state)
+    shift = load_i64(section(automaton, _SHIFT), frame)
+    bits, count = register & ((1 << shift) - 1), register >> shift
+    fresh = load_i64(section(automaton, _STATE_KEYS), state) & ~bits
+    starts = section(automaton, _TERM_START)
+    for term in range(load_i32(starts, frame), load_i32(starts, frame + 1)):
+        forbidden = _term(automaton, _FORBIDDEN, term)
+        if forbidden & bits != 0:
+            continue
+        lacking = _term(automaton, _REQUIRED, term) & ~bits
+        room = _term(automaton, _MAXIMUM, term) - count - count_bits(lacking)
+        if (room > 0 and fresh & ~forbidden != 0) or (room == 0 and fresh & lacking != 0):
+            return True
+    return False
+
+
+@helper
+def _to_end(automaton, frame, register):  # type: ignore[no-untyped-def]
+    """Fewest bytes of the members that a list lacks, after one."""
+    shift = load_i64(section(automaton, _SHIFT), frame)
+    bits, count = register & ((1 << shift) - 1), register >> shift
+    costs = section(automaton, _MEMBER_COST) + 4 * load_i32(section(automaton, _FRAME_COSTS), frame)
+    starts = section(automaton, _TERM_START)
+    best = NEVER_ENDS
+    for term in range(load_i32(starts, frame), load_i32(starts, frame + 1)):
+        required, forbidden = _term(automaton, _REQUIRED, term), _term(automaton, _FORBIDDEN, term)
+        lacking = required & ~bits
+        number = count + count_bits(lacking)
+        if forbidden & bits != 0 or number > _term(automaton, _MAXIMUM, term):
+            continue
+        total = 0
+        for bit in range(shift):
+            if (lacking >> bit) & 1 != 0:
+                total += load_i32(costs, bit)
+        used = bits | required | forbidden
+        while number < _term(automaton, _MINIMUM, term) and total < best:
+            cheapest, chosen = load_i32(costs, shift), shift
+            for bit in range(shift):
+                if (used >> bit) & 1 == 0 and load_i32(costs, bit) < cheapest:
+                    cheapest, chosen = load_i32(costs, bit), bit
+            if chosen < shift:
+                used |= 1 << chosen
+            total += cheapest
+            number += 1
+        best = min(best, total)
+    return best
+
+
+@helper
+def members_distance(automaton, state, register, to_final):  # type: ignore[no-untyped-def]
+    """Fewest bytes until the list can end; `to_final`: until it is in a final state."""
+    frame = load_i32(section(automaton, _STATE_FRAME), state)
+    row = load_i32(section(automaton, _STATE_COSTS), state)
+    if row < 0:
+        return to_final + _to_end(automaton, frame, register)
+    shift = load_i64(section(automaton, _SHIFT), frame)
+    best = NEVER_ENDS
+    for bit in range(shift + 1):
+        cost = load_i32(section(automaton, _MEMBER_COST), row + bit)
+        if cost < best:
+            after = after_member(automaton, frame, register, bit)
+            if after >= 0:
+                best = min(best, cost + _to_end(automaton, frame, after))
+    return best
+
+
+@helper
+def asks(automaton, state):  # type: ignore[no-untyped-def]
+    """Does it depend on the register whether a head may come to `state`?"""
+    return load_u8(section(automaton, _STATE_FLAGS), state) & (GUARDED | FINAL) == GUARDED
+
+
+@helper
+def is_dead_end(automaton, state, register):  # type: ignore[no-untyped-def]
+    """Can no head come to `state` with this register?"""
+    return asks(automaton, state) and not may_go_on(automaton, state, register)

@@ -1,0 +1,120 @@
+"""Which states a wide state stays among: one byte after the other, and one code point above U+007F."""
+
+from __future__ import annotations
+
+from .._numba import helper
+from ..grammar.automaton import HAS_OPERATIONS
+from .layout import KIND_OF, L_ASKED, L_STATES, MAX_LOOP_STATES
+from .machine import delta, flags_of, restart_of
+from .members import asks, may_go_on
+from .memory import load_i64, store_i64
+from .trie import V_ABSENT
+
+
+@helper
+def local_step(automaton, state, byte, register):  # type: ignore[no-untyped-def]
+    """Target of `byte` inside the frame, another item of a counter included; -1: none."""
+    target = delta(automaton, state, byte)
+    if target < 0:
+        start = restart_of(automaton, state, register)
+        if start >= 0:
+            target = delta(automaton, start, byte)
+    return target
+
+
+@helper
+def _keep_state(automaton, loop, state, register, only):  # type: ignore[no-untyped-def]
+    """Is `state` one of L_STATES, or can it be added (fewer than `only` are there)? Not where members begin."""
+    if state < 0 or flags_of(automaton, state) & HAS_OPERATIONS != 0:
+        return False
+    if asks(automaton, state):
+        store_i64(loop, L_ASKED, 1)
+        if not may_go_on(automaton, state, register):
+            return False
+    states = loop + 8 * L_STATES
+    n = load_i64(states, MAX_LOOP_STATES)
+    for i in range(n):
+        if load_i64(states, i) == state:
+            return True
+    if n >= only:
+        return False
+    store_i64(states, n, state)
+    store_i64(states, MAX_LOOP_STATES, n + 1)
+    return True
+
+
+@helper
+def keep_both(automaton, loop, one, two, register, only):  # type: ignore[no-untyped-def]
+    """`_keep_state` for those of two targets that exist; False where neither does."""
+    if one < 0 and two < 0:
+        return False
+    return (one < 0 or _keep_state(automaton, loop, one, register, only)) and (
+        two < 0 or _keep_state(automaton, loop, two, register, only)
+    )
+
+
+@helper
+def after_byte(automaton, state, byte):  # type: ignore[no-untyped-def]
+    return -1 if state < 0 else delta(automaton, state, byte)
+
+
+@helper
+def text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # type: ignore[no-untyped-def]
+    """Does every code point above U+007F lead from `state` to L_STATES only (RFC 3629's ranges)?
+
+    A lead byte may go on with the item and begin another one, so two states are followed. Bytes that no
+    token has do not count. Neighbours of one kind, or with equal targets, are looked at once.
+    """
+    of = kinds + 8 * KIND_OF
+    absent = load_i64(vocabulary, V_ABSENT)
+    start = restart_of(automaton, state, register)
+    before, before1, before2 = -1, -2, -2
+    for lead in range(0xC2, 0xF5):
+        if (load_i64(absent, lead >> 6) >> (lead & 63)) & 1 != 0:
+            continue
+        special = lead == 0xE0 or lead == 0xED or lead == 0xF0 or lead == 0xF4
+        kind = load_i64(of, lead)
+        if kind == before and not special:
+            continue
+        before = -1 if special else kind
+        a1, b1 = delta(automaton, state, lead), after_byte(automaton, start, lead)
+        if a1 == before1 and b1 == before2 and not special:
+            continue
+        before1, before2 = (-2, -2) if special else (a1, b1)
+        low = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
+        high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
+        p1, q1 = -2, -2
+        for byte2 in range(low, high + 1):
+            if byte2 > low and load_i64(of, byte2) == load_i64(of, byte2 - 1):
+                continue
+            a2, b2 = after_byte(automaton, a1, byte2), after_byte(automaton, b1, byte2)
+            if a2 == p1 and b2 == q1:
+                continue
+            p1, q1 = a2, b2
+            if lead < 0xE0:
+                if not keep_both(automaton, loop, a2, b2, register, only):
+                    return False
+                continue
+            p2, q2 = -2, -2
+            for byte3 in range(0x80, 0xC0):
+                if byte3 > 0x80 and load_i64(of, byte3) == load_i64(of, byte3 - 1):
+                    continue
+                a3, b3 = after_byte(automaton, a2, byte3), after_byte(automaton, b2, byte3)
+                if a3 == p2 and b3 == q2:
+                    continue
+                p2, q2 = a3, b3
+                if lead < 0xF0:
+                    if not keep_both(automaton, loop, a3, b3, register, only):
+                        return False
+                    continue
+                p3, q3 = -2, -2
+                for byte4 in range(0x80, 0xC0):
+                    if byte4 > 0x80 and load_i64(of, byte4) == load_i64(of, byte4 - 1):
+                        continue
+                    a4, b4 = after_byte(automaton, a3, byte4), after_byte(automaton, b3, byte4)
+                    if a4 == p3 and b4 == q3:
+                        continue
+                    p3, q3 = a4, b4
+                    if not keep_both(automaton, loop, a4, b4, register, only):
+                        return False
+    return True
