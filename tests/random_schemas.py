@@ -152,9 +152,11 @@ class Schemas:
 
     def _applied(self, depth: int, at: int) -> dict[str, Any]:
         rng = self._rng
-        name = rng.choice(("allOf", "anyOf", "anyOf", "oneOf", "oneOf", "not", "if"))
+        name = rng.choice(("allOf", "anyOf", "anyOf", "oneOf", "oneOf", "not", "not", "if", "nots"))
         if name == "not":
             return {"not": self._schema(depth, at)}
+        if name == "nots":  # what must be wrong with a value may be wrong in one place of it
+            return {"allOf": [{"not": self._schema(depth, at)} for _ in range(2)]}
         if name == "if":
             schema = {"if": self._schema(depth, at)}
             return schema | {word: self._schema(depth, at) for word in self._some(("then", "else"), 1, 2)}
