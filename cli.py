@@ -27,10 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     demo = commands.add_parser(
-        "demo", help="serve structured requests of eleven kinds together with a small real model"
+        "demo", help="serve structured requests of fourteen kinds together with a small real model"
     )
     demo.add_argument("--slots", type=_positive, default=8, help="requests that run at once (default 8)")
-    demo.add_argument("--requests", type=_positive, default=11, help="requests in all (default 11, one of each kind)")
+    demo.add_argument("--requests", type=_positive, default=14, help="requests in all (default 14, one of each kind)")
     demo.set_defaults(run=_demo)
 
     check.add_command(commands)

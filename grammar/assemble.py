@@ -27,8 +27,8 @@ from .automaton import (
 from .build import Symbols
 from .determinize import Dfa
 from .expression import Ranges
-from .loops import find_loops
-from .members import Guards
+from .loops import find_loops, spread_loops
+from .members import ANY, Guards
 from .position import Int32Array, Uint8Array
 
 _FAR = 2**31 - 1
@@ -94,7 +94,13 @@ def assemble(
     _add_costs(arrays, frames, distances)
     _next_bytes(arrays, n_classes, frames, offsets)
     arrays["state_loop"], found = find_loops(arrays, n_classes, loops)
-    _drop_loops(arrays)
+    for frame, offset in zip(frames, offsets.tolist(), strict=False):
+        if frame.guards is not None:
+            part = slice(offset, offset + frame.dfa.n_states)
+            keys = frame.guards.keys
+            asked = (keys >= 0) & (keys >> ANY & 1 == 0)
+            bytes_ = frame.dfa.columns(0, 256)
+            spread_loops(bytes_, arrays["state_flags"][part], asked, arrays["state_loop"][part], found)
     arrays.update(loop_sections(found))
 
     header_flags = (CALLS if frame_of else 0) | (TOKENS if used_tokens else 0)
@@ -151,13 +157,6 @@ def _add_costs(arrays: dict[str, Any], frames: list[Frame], distances: list[npt.
         used += table.size
     arrays["state_costs"], arrays["frame_costs"] = state_costs, frame_costs
     arrays["member_cost"] = np.concatenate(rows).astype(np.int32)
-
-
-def _drop_loops(arrays: dict[str, Any]) -> None:
-    """In frames of members no loop goes through a state with operations."""
-    loop, frame = arrays["state_loop"], arrays["state_frame"]
-    for state in np.flatnonzero((arrays["state_flags"] & HAS_OPERATIONS != 0) & (loop >= 0)).tolist():
-        loop[(frame == frame[state]) & (loop == loop[state])] = -1
 
 
 def loop_sections(found: list[Ranges]) -> dict[str, Int32Array]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numba import helper, kernel
-from .automaton import COUNTER, FINAL
+from .automaton import COUNTER, FINAL, HAS_CALLS, HAS_OPERATIONS
 from .expression import Characters, Expression, Machine, Ranges, Repeat
 from .position import Int32Array, Uint8Array
 from .ranges import normalise, subtract
@@ -88,6 +88,34 @@ def find_loops(
         if _mark_loops(*arguments):
             used.append(ranges)
     return loop, used
+
+
+def spread_loops(
+    table: Int32Array, flags: Uint8Array, asked: npt.NDArray[np.bool_], loop: Int32Array, classes: list[Ranges]
+) -> None:
+    """Set `loop`, in a frame of members, also at states that such a class leads to states like them, and never away.
+
+    `table`: targets by state and byte; `flags`, `loop`: of the states; `asked`: whether some name may be all that is
+    left, which may not be allowed. Beside the names of members any other may come:
+    whatever a name begins with, all characters but its end go on. For classes of all code points above U+007F.
+    """
+    free = (flags & (FINAL | HAS_CALLS | HAS_OPERATIONS) == 0) & ~asked
+    for state in np.flatnonzero((flags & HAS_OPERATIONS != 0) & (loop >= 0)).tolist():
+        loop[loop == loop[state]] = -1  # what it loops on begins members
+    for index, ranges in enumerate(classes):
+        if not (loop == index).any() or subtract(((0x80, 0xD7FF), (0xE000, 0x10FFFF)), ranges):
+            continue
+        part = fragment(ranges)
+        alive = np.repeat(free[:, None], part.n_states, axis=1)
+        while True:
+            before = alive.copy()
+            for state, low, high, target in part.edges:
+                after = table[:, low : high + 1]
+                good = alive[:, 0] if target == 1 else alive[:, target]
+                alive[:, state] &= ((after >= 0) & good[after]).all(axis=1)
+            if (alive == before).all():
+                break
+        loop[alive[:, 0] & (loop < 0)] = index
 
 
 @helper

@@ -1,4 +1,4 @@
-"""`stepmask demo`: structured requests of eleven kinds, served together by a real small model."""
+"""`stepmask demo`: structured requests of fourteen kinds, served together by a real small model."""
 
 from __future__ import annotations
 

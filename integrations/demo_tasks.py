@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from ..grammar.choice import choice
 from ..grammar.expression import Grammar
 from ..grammar.gbnf import gbnf
+from ..grammar.json_schema import json_schema
 from ..grammar.lark import lark
 from ..grammar.regex import regex
 from ..grammar.structural_tag import structural_tag
+from .demo_json import EVENT, LINKED, ORDER, is_valid
 
 _OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _ARITHMETIC = """
@@ -162,5 +164,23 @@ TASKS = (
         "The tools are get_weather with a city and a unit, and get_time with a city.",
         form=lambda: structural_tag(_TOOLS, ["<tool_call>"], at_least_one=True, stop_after_first=True),
         accepts=_is_tool_call,
+    ),
+    Task(
+        "JSON order",
+        "Anna Berg orders two large pizzas with ham and olives. Write the order as JSON.",
+        form=lambda: json_schema(ORDER, whitespace="single"),
+        accepts=lambda text: is_valid(ORDER, text),
+    ),
+    Task(
+        "JSON event",
+        "The concert Jazz Night is on 12 May 2025 in the Town Hall, tickets cost 20. Write the event as JSON.",
+        form=lambda: json_schema(EVENT, whitespace="single"),
+        accepts=lambda text: is_valid(EVENT, text),
+    ),
+    Task(
+        "JSON list",
+        'As a linked list, 1, 2 is {"value": 1, "next": {"value": 2, "next": null}}. Write 7, 8 as a linked list.',
+        form=lambda: json_schema(LINKED, whitespace="single"),
+        accepts=lambda text: is_valid(LINKED, text),
     ),
 )

@@ -55,7 +55,7 @@ from .layout import (
     RANKS,
     TRIE,
 )
-from .leaving import children_bytes, note_asked, note_calls, note_leaving
+from .leaving import children_bytes, note_asked, note_asked_any, note_calls, note_leaving
 from .machine import AT_FRAME_FOLLOW, flags_of, frame_of
 from .memory import load_i32, load_i64, section, store_i64
 from .path import CONFIG_COST, add_tokens
@@ -121,7 +121,10 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
         work += more
         wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
         if wide:
-            if load_i64(loop, L_ASKED) | load_i64(loop + 8 * LOOP_WORDS, L_ASKED) != 0:
+            asked = load_i64(loop, L_ASKED) | load_i64(loop + 8 * LOOP_WORDS, L_ASKED)
+            if asked & 1 != 0:
+                note_asked_any(batch)
+            if asked & 2 != 0:
                 note_asked(batch)
             after = load_i64(loop, L_AFTER) != 0 and load_i64(loop, LOOP_WORDS + L_LIMIT) != NO_LIMIT
             if after or load_i64(loop, L_LIMIT) != NO_LIMIT:

@@ -56,7 +56,7 @@ from .layout import (
     SPACE,
     TRIE,
 )
-from .leaving import children_bytes, node_of, note_added, note_asked, note_at, note_leaving, note_operations
+from .leaving import ask, children_bytes, node_of, note_added, note_at, note_leaving, note_operations
 from .machine import (
     AT_BYTE_CLASS,
     AT_DENSE,
@@ -71,7 +71,7 @@ from .machine import (
     only_operations,
     restart_of,
 )
-from .members import asks, may_go_on
+from .members import asks
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
 from .path import add_tokens, set_bit, step_fast
 from .pool import count
@@ -124,10 +124,8 @@ def _step_register(batch, automaton, depth, byte):  # type: ignore[no-untyped-de
             target = other
             register = next_register(automaton, state, register)
             note_added(batch, register)
-    elif target >= 0 and asks(automaton, target):
-        note_asked(batch)
-        if not may_go_on(automaton, target, register):
-            target = -1
+    elif target >= 0 and asks(automaton, target) and not ask(batch, automaton, target, register):
+        target = -1
     store_i64(states, depth + 1, target)
     store_i64(registers, depth + 1, register)
     return target

@@ -289,7 +289,7 @@ L_AFTER = L_STATES + MAX_LOOP_STATES + 1  # 1 where the words after these descri
 L_SELF = L_AFTER + 1  # 1 where it stays in its own state on all of L_STAY (and L_TEXT)
 L_FIRST = L_SELF + 1  # 2 words: ASCII bytes that all lead to that state
 L_FIRST_TEXT = L_FIRST + 2  # 1 where all code points above U+007F lead to its set as well
-L_ASKED = L_FIRST_TEXT + 1  # 1 where it depends on the register of a frame of members
+L_ASKED = L_FIRST_TEXT + 1  # bits: it depends on whether members without a bit are allowed; on which members were there
 LOOP_WORDS = L_ASKED + 1
 NO_LIMIT = 1 << 40
 #: With more undecided tokens than this, all tokens are walked: sorting the undecided out is done in one go.

@@ -21,6 +21,7 @@ from .layout import (
     J_FOLLOW,
     J_KEY_COUNT,
     J_REGISTER,
+    J_ROOM,
     J_STAMP,
     KEY_CALL,
     KEY_COUNT,
@@ -41,7 +42,7 @@ from .machine import (
     next_register,
     restart_of,
 )
-from .members import AT_OPERATION_START, asks, may_go_on
+from .members import AT_OPERATION_START, asks, goes_on_with_any, may_go_on
 from .memory import load_i32, load_i64, load_u8, section, store_i64
 from .trie import V_NODE, V_NODE_PARENT, V_RANK_NODE
 
@@ -53,6 +54,22 @@ RETURNS = -1
 def note_asked(batch):  # type: ignore[no-untyped-def]
     """Note that the walk depends on the register, whatever it is."""
     store_i64(load_i64(batch, B_JOB), J_ADDED, 0x7FFFFFFFFFFFFFFF)
+
+
+@helper
+def note_asked_any(batch):  # type: ignore[no-untyped-def]
+    """Note that the walk depends on whether a member without a bit is allowed, which it is."""
+    store_i64(load_i64(batch, B_JOB), J_ROOM, 0x7FFFFFFFFFFFFFFF)
+
+
+@helper
+def ask(batch, automaton, state, register):  # type: ignore[no-untyped-def]
+    """`may_go_on`, and a note of what that depends on."""
+    if goes_on_with_any(automaton, state, register):
+        note_asked_any(batch)
+        return True
+    note_asked(batch)
+    return may_go_on(automaton, state, register)
 
 
 @helper
@@ -117,10 +134,8 @@ def _note_edges(batch, grammar, automaton, state, register, node, a, b, c, d):  
         common |= load_i64(first, 4 * frame + 2) & c | load_i64(first, 4 * frame + 3) & d
         if common != 0:
             target = load_i32(section(automaton, AT_CALL_TARGET), call)
-            if asks(automaton, target):
-                note_asked(batch)
-                if not may_go_on(automaton, target, register):
-                    continue
+            if asks(automaton, target) and not ask(batch, automaton, target, register):
+                continue
             _note(batch, grammar, call, register, node)
 
 

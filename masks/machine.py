@@ -30,7 +30,7 @@ from .layout import (
     OVERFLOW,
     WORK_HEADS,
 )
-from .members import is_met, members_distance
+from .members import is_met, may_add_any, members_distance
 from .memory import load_i32, load_i64, load_u8, section, store_i64
 
 #: More items than any token can hold.
@@ -141,12 +141,13 @@ def counter_distances(automaton, state, register, reach):  # type: ignore[no-unt
     """Items that a counter lacks to its minimum after the one being read, and how many there is room for: FAR past
     what a token of at most `reach` bytes can get to, as an item takes at least one byte.
 
-    Of a frame of members the first is a number of its own for each register, as if a minimum were so far away.
+    Of a frame of members the first is a number of its own for each register, as if a minimum were so far away, and the
+    second says whether members without a bit are allowed.
     """
     frame = frame_of(automaton, state)
     kind = load_u8(section(automaton, AT_FRAME_KIND), frame)
     if kind == MEMBERS:
-        return (1 << 62) | register, FAR
+        return (1 << 62) | register, 1 if may_add_any(automaton, frame, register) else FAR
     if kind != COUNTER:
         return 0, FAR
     below = max(load_i64(section(automaton, AT_FRAME_MINIMUM), frame) - 1 - register, 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import FINAL, GUARDED, H_SECTIONS, SECTION_INDEX
+from ..grammar.members import ANY
 from .memory import count_bits, load_i32, load_i64, load_u8, section
 
 _AT = {name: H_SECTIONS + i for name, i in SECTION_INDEX.items()}
@@ -130,6 +131,27 @@ def members_distance(automaton, state, register, to_final):  # type: ignore[no-u
             if after >= 0:
                 best = min(best, cost + _to_end(automaton, frame, after))
     return best
+
+
+@helper
+def may_add_any(automaton, frame, register):  # type: ignore[no-untyped-def]
+    """May a member without a bit come next, and so whatever may begin one?"""
+    shift = load_i64(section(automaton, _SHIFT), frame)
+    bits, count = register & ((1 << shift) - 1), register >> shift
+    starts = section(automaton, _TERM_START)
+    for term in range(load_i32(starts, frame), load_i32(starts, frame + 1)):
+        number = count + count_bits(_term(automaton, _REQUIRED, term) & ~bits)
+        if _term(automaton, _FORBIDDEN, term) & bits == 0 and number < _term(automaton, _MAXIMUM, term):
+            return True
+    return False
+
+
+@helper
+def goes_on_with_any(automaton, state, register):  # type: ignore[no-untyped-def]
+    """Is what may come next from `state` a member without a bit, and one allowed?"""
+    return (load_i64(section(automaton, _STATE_KEYS), state) >> ANY) & 1 != 0 and may_add_any(
+        automaton, load_i32(section(automaton, _STATE_FRAME), state), register
+    )
 
 
 @helper

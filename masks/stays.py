@@ -6,7 +6,7 @@ from .._numba import helper
 from ..grammar.automaton import HAS_OPERATIONS
 from .layout import KIND_OF, L_ASKED, L_STATES, MAX_LOOP_STATES
 from .machine import delta, flags_of, restart_of
-from .members import asks, may_go_on
+from .members import asks, goes_on_with_any, may_go_on
 from .memory import load_i64, store_i64
 from .trie import V_ABSENT
 
@@ -28,9 +28,12 @@ def _keep_state(automaton, loop, state, register, only):  # type: ignore[no-unty
     if state < 0 or flags_of(automaton, state) & HAS_OPERATIONS != 0:
         return False
     if asks(automaton, state):
-        store_i64(loop, L_ASKED, 1)
-        if not may_go_on(automaton, state, register):
-            return False
+        if goes_on_with_any(automaton, state, register):
+            store_i64(loop, L_ASKED, load_i64(loop, L_ASKED) | 1)
+        else:
+            store_i64(loop, L_ASKED, load_i64(loop, L_ASKED) | 2)
+            if not may_go_on(automaton, state, register):
+                return False
     states = loop + 8 * L_STATES
     n = load_i64(states, MAX_LOOP_STATES)
     for i in range(n):

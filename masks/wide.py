@@ -55,7 +55,7 @@ from .machine import (
     top_register,
     top_state,
 )
-from .members import asks
+from .members import asks, goes_on_with_any
 from .memory import count_bits, load_i32, load_i64, load_u8, section, store_i64
 from .stays import after_byte, keep_both, local_step, text_stays
 
@@ -220,9 +220,15 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
             store_i64(loop, L_STAY + word, 0)
         store_i64(loop + 8 * L_STATES, 0, state)
         store_i64(loop + 8 * L_STATES, MAX_LOOP_STATES, 1)
+    if klass >= 0 and asks(automaton, state):
+        # Its class goes on with members without a bit.
+        allowed = goes_on_with_any(automaton, state, register)
+        store_i64(loop, L_ASKED, load_i64(loop, L_ASKED) | (1 if allowed else 2))
+        if not allowed:
+            klass = -1
+            if weight < MIN_WIDE_BYTES:
+                return False
     store_i64(loop, L_CLASS, klass)
-    if asks(automaton, state):
-        store_i64(loop, L_ASKED, 1)
     states = loop + 8 * L_STATES
     n = load_i64(states, MAX_LOOP_STATES)
     frame = frame_of(automaton, state)

@@ -10,16 +10,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import GrammarTooLarge, GrammarUnsupported
-from ..expression import EMPTY, Alternation, Expression, Machine, Repeat, Sequence
+from ..expression import (
+    EMPTY,
+    Alternation,
+    Bytes,
+    Condition,
+    Expression,
+    Machine,
+    Member,
+    Members,
+    Repeat,
+    Sequence,
+)
 from .clauses import ArrayClause
 from .schemas import ANYTHING, NOTHING_VALID, Literal, Literals
-from .shapes import ItemShapes
+from .shapes import ItemShapes, subsets
 
 if TYPE_CHECKING:
     from .writer import Writer
 
-#: Values of an array of distinct ones: every set of those seen is a state.
-MAX_DISTINCT = 64
+#: Values of an array of distinct ones: up to the second number every set of those seen is a state, more are a register.
+MAX_DISTINCT = 56
 _MAX_TRACKED = 12
 
 
@@ -165,10 +176,10 @@ class _Array:
         result = []
         for more, found in ways:
             shown: list[tuple[tuple[Literal, ...], frozenset[int]]] = [(more, state.pending)]
-            for i in state.pending:
-                first, literal = clause.violations[i]
-                if state.count >= first:
-                    shown.append(((*more, literal), state.pending - {i}))
+            able = [i for i in sorted(state.pending) if state.count >= clause.violations[i][0]]
+            for chosen in subsets(able):
+                literals = tuple(clause.violations[i][1] for i in chosen)
+                shown.append(((*more, *literals), state.pending.difference(chosen)))
             for literals, pending in shown:
                 item = self._item(state.count, literals)
                 if item is not None:
@@ -190,11 +201,7 @@ class _Array:
                 place,
             )
         if len(values) > _MAX_TRACKED:
-            raise GrammarTooLarge(
-                f"uniqueItems of {len(values)} values: the sets of values seen are too many",
-                place,
-                limit="max_schema_states",
-            )
+            return self._distinct_members(values, place)
         layout = self._writer.layout
         comma, closing = layout.comma(self._depth), layout.closing(b"]", self._depth)
         sources, labels, targets = [0], [layout.opening(b"[", self._depth)], [2]
@@ -223,3 +230,23 @@ class _Array:
                 labels.append(Sequence((comma, value)) if seen else value)
                 targets.append(numbers[then])
         return Machine(tuple(sources), tuple(labels), tuple(targets), (1,))
+
+    def _distinct_members(self, values: list[Expression], place: str) -> Expression:
+        """Many values, each of one spelling that its last byte ends: a register says which have been seen."""
+        if len(values) > MAX_DISTINCT or not all(isinstance(value, Bytes) for value in values):
+            raise GrammarTooLarge(
+                f"uniqueItems of {len(values)} values: the sets of values seen are too many",
+                place,
+                limit="max_schema_states",
+            )
+        layout = self._writer.layout
+        texts = [value.text for value in values if isinstance(value, Bytes)]
+        options = tuple(Member(Bytes(text[:-1]), Bytes(text[-1:]), i) for i, text in enumerate(texts))
+        maximum = None if self._maximum is None or self._maximum >= len(texts) else self._maximum
+        listed = Members(
+            options,
+            self._writer.inlined(layout.comma(self._depth)),
+            (Condition(minimum=max(self._minimum, 1), maximum=maximum),),
+        )
+        whole = Sequence((layout.opening(b"[", self._depth), listed, layout.closing(b"]", self._depth)))
+        return whole if self._minimum else Alternation((layout.empty(b"[", b"]"), whole))

@@ -44,39 +44,54 @@ def _read_presence(expander: Expander, schema: Schema) -> Formula | None:
     if schema.options is not None or not keywords.keys() <= _PRESENCE:
         return None
     parts: list[Formula] = []
-    if "type" in keywords:
-        types = keywords["type"]
-        parts.append("object" in ([types] if isinstance(types, str) else types))
-    parts += [has(name) for name in keywords.get("required", ())]
-    for name in ("dependentRequired", "dependencies"):
-        for key, needed in keywords.get(name, {}).items():
-            if isinstance(needed, (bool, Mapping)):
-                inner = _presence(expander, expander.store.child(schema, name, key))
-                if inner is None:
-                    return None
-                parts.append(any_of((lacks(key), inner)))
-            else:
-                names = [needed] if isinstance(needed, str) else needed
-                parts.append(any_of((lacks(key), all_of(map(has, names)))))
-    for name, join in (("allOf", all_of), ("anyOf", any_of), ("oneOf", exactly_one)):
-        if name in keywords:
-            found = [_presence(expander, branch) for branch in branches_of(expander, schema, name)]
-            if None in found:
+    for name in keywords:
+        part = keyword_presence(expander, schema, name)
+        if part is None:
+            return None
+        parts.append(part)
+    return all_of(parts)
+
+
+def keyword_presence(expander: Expander, schema: Schema, name: str) -> Formula | None:
+    """What one keyword of a schema asks, as a formula; None where it asks more than which names there are."""
+    value = schema.keywords[name]
+    if name == "type":
+        return "object" in ([value] if isinstance(value, str) else value)
+    if name == "required":
+        return all_of(map(has, value))
+    if name in ("dependentRequired", "dependencies"):
+        return _dependencies(expander, schema, name)
+    if name in _LOGIC:
+        found = [_presence(expander, branch) for branch in branches_of(expander, schema, name)]
+        known = [formula for formula in found if formula is not None]
+        if len(known) < len(found):
+            return None
+        return all_of(known) if name == "allOf" else any_of(known) if name == "anyOf" else exactly_one(known)
+    if name == "not":
+        inner = _presence(expander, expander.store.child(schema, name))
+        return None if inner is None else negated(inner)
+    if name == "if":
+        condition, then, other = (
+            _presence(expander, expander.store.child(schema, part)) if part in schema.keywords else True
+            for part in ("if", "then", "else")
+        )
+        if condition is None or then is None or other is None:
+            return None
+        return all_of((any_of((negated(condition), then)), any_of((condition, other))))
+    return True if name in ("then", "else") else None
+
+
+def _dependencies(expander: Expander, schema: Schema, name: str) -> Formula | None:
+    parts: list[Formula] = []
+    for key, needed in schema.keywords[name].items():
+        if isinstance(needed, (bool, Mapping)):
+            inner = _presence(expander, expander.store.child(schema, name, key))
+            if inner is None:
                 return None
-            parts.append(join(found))  # type: ignore[arg-type]
-    singles = {}
-    for name in ("not", "if", "then", "else"):
-        if name in keywords:
-            singles[name] = _presence(expander, expander.store.child(schema, name))
-            if singles[name] is None:
-                return None
-    if "not" in singles:
-        parts.append(negated(singles["not"]))  # type: ignore[arg-type]
-    if "if" in singles:
-        condition = singles["if"]
-        then, other = singles.get("then", True), singles.get("else", True)
-        parts.append(any_of((negated(condition), then)))  # type: ignore[arg-type]
-        parts.append(any_of((condition, other)))  # type: ignore[arg-type]
+            parts.append(any_of((lacks(key), inner)))
+        else:
+            names = [needed] if isinstance(needed, str) else needed
+            parts.append(any_of((lacks(key), all_of(map(has, names)))))
     return all_of(parts)
 
 

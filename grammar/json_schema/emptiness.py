@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..limits import Limits
 from .clauses import ArrayClause, NumberClause, ObjectClause, ScalarClause, StringClause
 from .numbers import NumberConstraint, number_expression
 from .presence import settled
@@ -62,7 +63,7 @@ class Emptiness:
         if isinstance(clause, ScalarClause):
             return clause.allowed.isdisjoint((None,) if kind == "null" else (True, False))
         if isinstance(clause, NumberClause):
-            return _lacks_numbers(clause.constraint)
+            return _lacks_numbers(clause.constraint, self.expander.limits)
         if isinstance(clause, StringClause):
             if clause.constraint == StringConstraint(allowed=clause.constraint.allowed):
                 return clause.constraint.allowed is not None and not clause.constraint.allowed
@@ -89,7 +90,7 @@ class Emptiness:
         return any(not shape.may_have(name) for name in clause.required)
 
 
-def _lacks_numbers(constraint: NumberConstraint) -> bool:
+def _lacks_numbers(constraint: NumberConstraint, limits: Limits) -> bool:
     if constraint.allowed is not None:
         return not any(map(constraint.admits, constraint.allowed))
-    return number_expression(constraint) is None
+    return number_expression(constraint, limits=limits) is None

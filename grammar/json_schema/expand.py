@@ -15,10 +15,10 @@ from ..errors import GrammarError, GrammarSyntaxError, GrammarTooLarge
 from ..expression import Expression
 from ..limits import Limits
 from .clauses import CLAUSES, Clause
-from .conditions import in_place, presence
+from .conditions import in_place, keyword_presence, presence
 from .keywords import check_keywords
 from .patterns import pattern_content
-from .presence import Formula
+from .presence import Formula, negated
 from .schemas import ANYTHING, NOTHING_VALID, Literal, Literals, Schema, SchemaStore
 from .strings import StringConstraint, string_expression
 
@@ -77,6 +77,14 @@ class Keyword:
     kinds: frozenset[str]
     positive: Callable[[Expander, Schema, Any, State, tuple[int, ...]], bool]
     negative: Callable[[Expander, Schema, Any], list[Option]]
+
+
+def _unless(formula: Formula) -> list[Option]:
+    """What violates a condition on names."""
+    opposite = negated(formula)
+    if isinstance(opposite, bool):
+        return HOLDS if opposite else []
+    return [Option(facts=(lambda clause: clause.condition(opposite),))]
 
 
 class Expander:
@@ -260,16 +268,28 @@ class Expander:
             keyword = self._keywords.get(name)
             if keyword is None or self.kind not in keyword.kinds:
                 continue
+            formula = self._formula(schema, name, scopes)
+            if formula is not None:
+                if not state.clause.condition(formula):
+                    return False
+                continue
             if not keyword.positive(self, schema, value, state, scopes):
                 return False
         return True
+
+    def _formula(self, schema: Schema, name: str, scopes: tuple[int, ...]) -> Formula | None:
+        """A keyword that leaves a choice, and only between names of an object, as one condition."""
+        if self.kind != "object" or scopes or name not in _HAS_CHOICE:
+            return None
+        return keyword_presence(self, schema, name)
 
     def _negative(self, state: State, schema: Schema) -> bool:
         options: list[Option] = []
         for name, value in schema.keywords.items():
             keyword = self._keywords.get(name)
             if keyword is not None and self.kind in keyword.kinds:
-                found = keyword.negative(self, schema, value)
+                formula = self._formula(schema, name, ())
+                found = keyword.negative(self, schema, value) if formula is None else _unless(formula)
                 if found is HOLDS:
                     return True
                 options += found

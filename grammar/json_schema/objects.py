@@ -11,14 +11,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import GrammarTooLarge, GrammarUnsupported
-from ..expression import EMPTY, Expression, Machine, Sequence
+from ..expression import EMPTY, Alternation, Condition, Expression, Machine, Member, Members, Sequence
 from .clauses import ObjectClause
-from .presence import Formula, all_of, has, holds_without, names_in, settled
+from .presence import Formula, all_of, alternatives, has, holds_without, names_in, settled
 from .schemas import Literals
-from .shapes import ObjectShape, OtherNames
+from .shapes import ObjectShape, OtherNames, subsets
 
 if TYPE_CHECKING:
     from .writer import Writer
+
+
+#: In any order: up to so many names every set of them that may have been seen is a state; more are a register.
+_MAX_SETS_OF = 4
+#: Properties that are counted by states.
+_MAX_COUNTED = 16
+#: Bits of that register, those that count included, and alternatives that a condition on names may come to.
+_MAX_BITS, _MAX_CONDITIONS = 62, 64
 
 
 @dataclass(frozen=True)
@@ -34,10 +42,15 @@ class _Settled:
 
 @dataclass(frozen=True)
 class _Member:
-    """A way to write one property: its text, which violations it shows, and whether its name is one of no keyword."""
+    """A way to write one property: its name, what follows, and which violations it shows."""
 
-    text: Expression
+    key: Expression
+    rest: Expression
     shows: frozenset[int]
+
+    @property
+    def text(self) -> Expression:
+        return Sequence((self.key, self.rest))
 
 
 def object_expression(writer: Writer, clause: ObjectClause, depth: int) -> Expression | None:
@@ -82,22 +95,68 @@ class _Object:
     def _with_values(self, key: Expression, literals: Literals, able: list[int]) -> list[_Member]:
         members = []
         value = self._writer.value(literals, self._depth + 1)
-        start = Sequence((key, self._writer.layout.colon))
+        colon = self._writer.layout.colon
+        by_name = frozenset(i for i in able if self._clause.violations[i].value is None)
         if value is not None:
-            by_name = frozenset(i for i in able if self._clause.violations[i].value is None)
-            members.append(_Member(Sequence((start, value)), by_name))
-        for i in able:
-            literal = self._clause.violations[i].value
-            if literal is not None:
-                value = self._writer.value(literals | {literal}, self._depth + 1)
-                if value is not None:
-                    members.append(_Member(Sequence((start, value)), frozenset((i,))))
+            members.append(_Member(key, Sequence((colon, value)), by_name))
+        # One value may show several violations at once.
+        with_value = [i for i in able if self._clause.violations[i].value is not None]
+        for shown in subsets(with_value):
+            more = {self._clause.violations[i].value for i in shown}
+            value = self._writer.value(
+                literals.union(literal for literal in more if literal is not None), self._depth + 1
+            )
+            if value is not None:
+                members.append(_Member(key, Sequence((colon, value)), by_name.union(shown)))
         return members
+
+    # ------------------------------------------------------------------------------------------------------ any order
+    def _in_any_order(self) -> Expression | None:
+        """The object as a list of members whose register is the names seen; None where that does not count right."""
+        clause, layout = self._clause, self._writer.layout
+        if clause.minimum > 1 and self._other_members:
+            return None
+        terms = alternatives(self._formula, _MAX_CONDITIONS)
+        count_bits = (
+            (max(clause.minimum, clause.maximum or 0) + 1).bit_length() if clause.minimum or clause.maximum else 0
+        )
+        if terms is None or len(self._names) + count_bits > _MAX_BITS:
+            return None
+        bit_of = {name: i for i, name in enumerate(self._names)}
+        options = [
+            Member(member.key, member.rest, bit_of[name])
+            for name, members in zip(self._names, self._members, strict=True)
+            for member in members
+        ]
+        options += [Member(self._writer.inlined(member.key), member.rest, None) for member in self._other_members]
+        conditions = tuple(
+            Condition(
+                sum(1 << bit_of[name] for name in required),
+                sum(1 << bit_of[name] for name in forbidden),
+                max(clause.minimum, 1),
+                clause.maximum,
+            )
+            for required, forbidden in terms
+        )
+        separator = self._writer.inlined(layout.comma(self._depth))
+        listed = Members(tuple(options), separator, conditions)
+        found: list[Expression] = []
+        if conditions and options and clause.maximum != 0:
+            found.append(Sequence((layout.opening(b"{", self._depth), listed, layout.closing(b"}", self._depth))))
+        if clause.minimum == 0 and holds_without(self._formula):
+            found.append(layout.empty(b"{", b"}"))
+        return Alternation(tuple(found))
 
     # -------------------------------------------------------------------------------------------------------- states
     def expression(self) -> Expression | None:
         layout = self._writer.layout
         clause = self._clause
+        unordered = not self._in_order and len(self._names) > _MAX_SETS_OF
+        # Where no name is given there is no order, and large counts are better counted than told apart.
+        if (unordered or (not self._names and self._count_to > _MAX_COUNTED)) and not clause.violations:
+            found = self._in_any_order()
+            if found is not None:
+                return found
         start = _Settled(0, 0, self._formula, frozenset(range(len(clause.violations))))
         if start.condition is False:
             return None

@@ -100,3 +100,32 @@ def names_in(formula: Formula) -> dict[str, None]:
             else:
                 stack.extend(reversed(at[1]))
     return found
+
+
+def alternatives(formula: Formula, most: int) -> list[tuple[frozenset[str], frozenset[str]]] | None:
+    """Pairs of names that must and must not be there, any of which will do; None where there are more than `most`."""
+    if isinstance(formula, bool):
+        return [(frozenset(), frozenset())] if formula else []
+    kind, rest = formula
+    if isinstance(rest, str):
+        one = frozenset((rest,))
+        return [(one, frozenset())] if kind == "has" else [(frozenset(), one)]
+    found: dict[tuple[frozenset[str], frozenset[str]], None] = (
+        {} if kind == "or" else {(frozenset(), frozenset()): None}
+    )
+    for part in rest:
+        inner = alternatives(part, most)
+        if inner is None:
+            return None
+        if kind == "or":
+            found.update(dict.fromkeys(inner))
+        else:
+            found = {
+                (left[0] | right[0], left[1] | right[1]): None
+                for left in found
+                for right in inner
+                if (left[0] | right[0]).isdisjoint(left[1] | right[1])
+            }
+        if len(found) > most:
+            return None
+    return list(found)

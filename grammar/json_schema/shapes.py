@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import product
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from ..errors import GrammarTooLarge
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 #: Patterns of one object that its other properties are sorted by: each set of them is a class of names.
 _MAX_PATTERNS = 8
+
+
+#: Schemas that some property or item must violate: one may violate any set of them at once.
+MAX_VIOLATIONS = 6
 
 
 class ItemShapes:
@@ -165,3 +169,12 @@ class ObjectShape:
         if not self.selects(violation.selector, name):
             return False
         return violation.name is None or self.is_name(name, frozenset((violation.name,)))
+
+
+def subsets(numbers: list[int]) -> list[tuple[int, ...]]:
+    """All sets of `numbers` but the empty one. Raises `GrammarTooLarge`."""
+    if len(numbers) > MAX_VIOLATIONS:
+        raise GrammarTooLarge(
+            f"{len(numbers)} schemas that some part must violate, in one value", limit="max_schema_alternatives"
+        )
+    return [chosen for size in range(1, len(numbers) + 1) for chosen in combinations(numbers, size)]

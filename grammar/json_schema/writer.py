@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..expression import Alternation, Bytes, Expression, Reference
+from ..expression import Alternation, Bytes, Expression, Reference, Sequence
 from ..limits import Limits
 from .arrays import array_expression
 from .emptiness import Emptiness
@@ -86,7 +86,7 @@ class Writer:
         for constraint in _merged(constraints):
             key = ("number", constraint)
             if key not in self._names:
-                expression = number_expression(constraint, max_digits=self.options.max_digits)
+                expression = number_expression(constraint, max_digits=self.options.max_digits, limits=self.limits)
                 if expression is None:
                     continue
                 self._add(key, self._described("number", constraint), expression)
@@ -178,6 +178,14 @@ class Writer:
             found = spelled_text(name, self.options.escapes, self.options.unicode_escapes)
             self._keys[name] = found
         return found
+
+    def inlined(self, expression: Expression) -> Expression:
+        """An expression with the rules put in that it refers to, which refer to no others."""
+        if isinstance(expression, Reference):
+            return self.inlined(self.rules[expression.rule])
+        if isinstance(expression, Sequence):
+            return Sequence(tuple(map(self.inlined, expression.parts)))
+        return expression
 
     def other_key(self, constraint: StringConstraint) -> Expression | None:
         """The texts of the names that satisfy a constraint; None where there are none."""

@@ -101,7 +101,7 @@ needs_smollm2 = pytest.mark.skipif(
 def test_the_demo_on_the_real_model(capsys: pytest.CaptureFixture[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert cli.main(["demo", "--slots", "8", "--requests", "11"]) == 0
+        assert cli.main(["demo", "--slots", "8", "--requests", "14"]) == 0
     out = capsys.readouterr().out
     for task in demo.TASKS:
         assert task.name in out

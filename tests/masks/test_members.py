@@ -156,6 +156,24 @@ def test_every_token(accept: tuple[Condition, ...], more: bool) -> None:
             batch.advance(_row(slot), _row(rng.choice(pick)))
 
 
+def test_every_token_of_names_by_pattern() -> None:
+    """A name is known by its first letter, and what else may come is another one."""
+    first = seq(b'"x', rep(PLAIN), b'"')
+    other = Intersection((STRING, Complement(alt(first, b'"abc"'))))
+    value = seq(b":", alt(S, b"1"))
+    for accept in ((Condition(),), (Condition(maximum=2),), (Condition(required=0b10, maximum=2),)):
+        options = (Member(first, value, 0), Member(Bytes(b'"abc"'), value, 1), Member(other, value, None))
+        batch = Batch(VOCABULARY, 1, None)
+        slot = batch.add(build({"S": object_of(Members(options, Bytes(b","), accept))}, VOCABULARY))
+        for text in (b'{"', b'{"x":1,"', b'{"x":1,"a', b'{"b":1,"', b'{"abc":1,"', b'{"abc":1,"x', b'{"x":1,"abc":1'):
+            batch.reset(slot)
+            if batch.accept_bytes(slot, text):
+                mask = tokens_of(batch.mask(slot))
+                assert mask == {token for token in range(VOCABULARY.size) if batch.allows(slot, token)}
+                with walking_directly(batch):
+                    assert mask == tokens_of(batch.mask(slot))
+
+
 def _row(value: int) -> npt.NDArray[np.int32]:
     return np.array([value], np.int32)
 
