@@ -196,6 +196,27 @@ def test_few_schemas_are_refused() -> None:
     assert share <= MAX_REFUSED, (share, {why: len(schemas) for why, schemas in refused.items()})
 
 
+_WRONG_TWICE: dict[str, tuple[Any, Any, Any]] = {
+    "patternProperties": (
+        {"patternProperties": {"a": {"maximum": 1}}}, {"patternProperties": {"a": {"maximum": 60}}}, {"a": 81},
+    ),
+    "propertyNames": ({"propertyNames": {"enum": ["b", "c"]}}, {"propertyNames": {"enum": ["c", "d"]}}, {"a": 1}),
+    "additionalProperties": (
+        {"additionalProperties": {"maximum": 1}}, {"additionalProperties": {"maximum": 60}}, {"a": 81},
+    ),
+    "items": ({"items": {"maximum": 1}}, {"items": {"maximum": 60}}, [81]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ["declared", "any"])
+@pytest.mark.parametrize("keyword", _WRONG_TWICE)
+def test_one_place_may_be_wrong_in_several_ways(keyword: str, order: str) -> None:
+    first, second, value = _WRONG_TWICE[keyword]
+    schema = {"allOf": [{"not": first}, {"not": second}]}
+    assert Validator(schema).is_valid(canonical(value))
+    assert language(schema, property_order=order).has(canonical(value))
+
+
 # ------------------------------------------------------------------------------------------------------------- numbers
 
 _DIGITS = st.text("0123456789", min_size=1, max_size=12)
