@@ -1,12 +1,14 @@
 """stepmask, xgrammar and llguidance behind one interface.
 
-`Library.compile(case)` gives a `Compiled`; its `matcher()` gives a `Matcher` with `mask()` and `accept(token)`. The
-library's `batches` make a `Batch` of compiled grammars, one a row, stepped by one call to `step(tokens)`; there are
-several where the library has several ways to step a batch.
+`Library.compile(case)` gives a `Compiled`, and so does `compile_schema` of the libraries in `SCHEMA_LIBRARIES`; its
+`matcher()` gives a `Matcher` with `mask()` and `accept(token)`. The library's `batches` make a `Batch` of compiled
+grammars, one a row, stepped by one call to `step(tokens)`; there are several where the library has several ways to step
+a batch.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -94,6 +96,13 @@ class Stepmask:
 
         return _StepmaskCompiled(stepmask.compile(self._grammar(case), self.vocabulary, use_cache=False))
 
+    def compile_schema(self, schema: Any, *, any_order: bool = False) -> Compiled:
+        """A JSON schema; `any_order` of properties, or the declared one."""
+        import stepmask
+
+        grammar = stepmask.json_schema(schema, property_order="any" if any_order else "declared")
+        return _StepmaskCompiled(stepmask.compile(grammar, self.vocabulary, use_cache=False))
+
     def _grammar(self, case: Case) -> Any:
         import stepmask
 
@@ -171,6 +180,8 @@ class Xgrammar:
     """xgrammar as it comes, its compile cache emptied before each compile."""
 
     name = "xgrammar"
+    #: Refuse properties and items that a schema does not name: its default.
+    strict = True
 
     def __init__(self, tokenizer: Path) -> None:
         import xgrammar
@@ -196,6 +207,23 @@ class Xgrammar:
         except RuntimeError as error:
             raise Refused(str(error).strip().splitlines()[-1].rpartition(": ")[2]) from None
         return _XgrammarCompiled(inner, self._info.vocab_size)
+
+    def compile_schema(self, schema: Any, *, any_order: bool = False) -> Compiled:
+        """A JSON schema; `any_order` of properties leaves unchecked which are present."""
+        self._compiler.clear_cache()
+        text = json.dumps(schema)
+        try:
+            inner = self._compiler.compile_json_schema(text, strict_mode=self.strict, any_order=any_order)
+        except RuntimeError as error:
+            raise Refused(str(error).strip().splitlines()[-1].rpartition(": ")[2]) from None
+        return _XgrammarCompiled(inner, self._info.vocab_size)
+
+
+class XgrammarOpen(Xgrammar):
+    """The same, where objects and arrays are as open as JSON Schema says."""
+
+    name = "xgrammar, not strict"
+    strict = False
 
 
 class _XgrammarCompiled:
@@ -278,6 +306,20 @@ class Llguidance:
         else:
             pattern = "|".join(re.escape(option) for option in case.options) if case.options else case.pattern
             grammar = llguidance.LLMatcher.grammar_from_regex(pattern)
+        return self._checked(grammar)
+
+    def compile_schema(self, schema: Any, *, any_order: bool = False) -> Compiled:
+        """A JSON schema; it knows the declared order of properties only."""
+        import llguidance
+
+        if any_order:
+            raise Refused("any order of properties")
+        try:
+            return self._checked(llguidance.LLMatcher.grammar_from_json_schema(json.dumps(schema)))
+        except ValueError as error:
+            raise Refused(str(error).splitlines()[0]) from None
+
+    def _checked(self, grammar: str) -> Compiled:
         compiled = _LlguidanceCompiled(self._tokenizer, grammar)
         compiled.matcher().check()
         return compiled
@@ -346,3 +388,5 @@ def _ids(hf_tokenizer: Any) -> int:
 LIBRARIES: dict[str, type[Any]] = {one.name: one for one in (Stepmask, Xgrammar, Llguidance)}
 #: For grammars that have a Lark text as well.
 GRAMMAR_LIBRARIES: dict[str, type[Any]] = {one.name: one for one in (Stepmask, StepmaskLark, Xgrammar, Llguidance)}
+#: For JSON schemas.
+SCHEMA_LIBRARIES: dict[str, type[Any]] = {one.name: one for one in (Stepmask, Llguidance, Xgrammar, XgrammarOpen)}

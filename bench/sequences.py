@@ -70,12 +70,14 @@ class Splitter:
         """One character a token (more tokens where the vocabulary has none for a character)."""
         return [i for character in text for i in self._greedy(character.encode())]
 
+    def tokens(self, text: str) -> list[int]:
+        """As the tokenizer splits it (longest match where the tokenizer changes the text)."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids if self.vocabulary.decode(ids) == text.encode() else self._greedy(text.encode())
+
     def scripts(self, text: str) -> list[list[int]]:
-        """As the tokenizer splits it (longest match where the tokenizer changes the text), and by characters."""
-        ids = self._tokenizer.encode(text, add_special_tokens=False).ids
-        if self.vocabulary.decode(ids) != text.encode():
-            ids = self._greedy(text.encode())
-        return [ids, self.characters(text)]
+        """As the tokenizer splits it, and by characters."""
+        return [self.tokens(text), self.characters(text)]
 
 
 def run_steps(
