@@ -13,17 +13,22 @@ The meaning, which every back end keeps token for token:
 
 A row without a legal token gives -1. The log-probability is that of the token among all legal ones at the row's
 temperature (1 for greedy rows), before truncation.
+
+A row whose mask is not there yet (`status`) is not sampled: it gives -1 and candidates instead (`masks.candidates`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .candidates import CANDIDATES, Candidates
+from .candidates_numba import candidate_rows_16, candidate_rows_32
+from .layout import PENDING
 from .noise import MAX_VOCABULARY
 from .sampling_numba import apply_rows_16, apply_rows_32, sample_rows_16, sample_rows_32
 from .selection_numba import BINS
@@ -102,10 +107,18 @@ class SamplingParameters:
 
 @dataclass(frozen=True)
 class SampleResult:
-    """`tokens` int32[rows], -1 where nothing is legal; `logprobs` float32[rows], NaN where not asked for."""
+    """`tokens` int32[rows], -1 where nothing is legal; `logprobs` float32[rows], NaN where not asked for.
+
+    `candidates`: of the rows that wait for their masks, where the call said which do; valid until the sampler's next
+    call. ``tokens, candidates = sample(...)`` unpacks those two.
+    """
 
     tokens: NDArray[np.int32]
     logprobs: NDArray[np.float32]
+    candidates: Candidates | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.tokens, self.candidates))
 
     @classmethod
     def empty(cls, rows: int) -> SampleResult:
@@ -182,10 +195,11 @@ class Sampler:
     """Scratch memory for `sample` and `apply_masks`: created once, used each step, by one thread at a time.
 
     `vocabulary` is the number of tokens that may be sampled, at most 2**22; logits may be wider. `rows` is the largest
-    number of rows of a call. Takes 32 bytes a token.
+    number of rows of a call. `candidates`: the most that a waiting row gives. Takes 32 bytes a token, and 28 bytes a
+    row and candidate.
     """
 
-    def __init__(self, vocabulary: int, rows: int) -> None:
+    def __init__(self, vocabulary: int, rows: int, candidates: int = CANDIDATES) -> None:
         if not 1 <= vocabulary <= MAX_VOCABULARY:
             raise ValueError(f"vocabulary must be from 1 to {MAX_VOCABULARY}, not {vocabulary}")
         self.vocabulary = vocabulary
@@ -203,6 +217,8 @@ class Sampler:
         self._histogram = np.zeros(BINS, np.int64)
         self._random_words = np.zeros(32, np.uint32)
         self._single = np.zeros(1, np.int32)
+        self._candidates = Candidates.empty(rows, candidates)
+        self._all_possible = np.full(self.words, 0xFFFFFFFF, np.uint32)
 
     def _rows(
         self,
@@ -249,6 +265,8 @@ class Sampler:
         end_sets: EndSets | None = None,
         parameters: SamplingParameters,
         rows: NDArray[np.int64] | None = None,
+        status: NDArray[np.uint8] | None = None,
+        possible: NDArray[np.uint32] | None = None,
         out: SampleResult | None = None,
     ) -> SampleResult:
         """Sample a token for each mask id. See the module for what that means.
@@ -256,6 +274,10 @@ class Sampler:
         `logits` float32 or bfloat16, 2-D, at least `vocabulary` columns: a NumPy array (bfloat16 as uint16) or a
         CPU torch tensor with any row stride. `rows[i]` is the row of logits that `mask_ids[i]` and the i-th
         parameters are for (default: i). `out` takes the results and is returned; without it they are allocated.
+
+        `status` uint8, one a row (`Plan.status`): rows that are PENDING give candidates, which `Batch.settle` takes.
+        `possible` uint32[words] (`Batch.possible`): the tokens that any mask might have, without end tokens; all
+        without it.
         """
         view = _Bits(logits, write=False)
         if view.format == "float16":
@@ -294,7 +316,56 @@ class Sampler:
             result.logprobs,
         )
         sample_rows(*arguments)
-        return result
+        if status is None:
+            return result
+        found = self._look_ahead(view, shared, shift, parameters, status, possible, result.tokens)
+        return replace(result, candidates=found) if result.candidates is not found else result
+
+    def _look_ahead(
+        self,
+        view: _Bits,
+        shared: Any,
+        shift: int,
+        parameters: SamplingParameters,
+        status: NDArray[np.uint8],
+        possible: NDArray[np.uint32] | None,
+        tokens: NDArray[np.int32],
+    ) -> Candidates:
+        """The candidates of the rows that `status` says wait."""
+        chosen, vocabulary, *_, end_start, end_tokens = shared
+        found = self._candidates
+        found.rows, found.sampled, found.parameters = tokens.size, tokens, parameters
+        status = plain(status, np.uint8, 1)
+        if status.size != tokens.size:
+            raise ValueError(f"status of {status.size} rows for {tokens.size} mask ids")
+        if not (status == PENDING).any():
+            found.count[: tokens.size] = -1
+            return found
+        masks = self._all_possible if possible is None else plain(possible, np.uint32, 1)
+        if masks.size < self.words:
+            raise ValueError(f"possible has {masks.size} words, {self.words} needed")
+        candidate_rows = candidate_rows_16 if shift else candidate_rows_32
+        arguments: tuple[Any, ...] = (view.bits, view.origin, view.stride, shift, chosen, vocabulary, status)
+        arguments += (masks[None, :], end_start, end_tokens)
+        arguments += (
+            parameters.temperature,
+            parameters.top_k,
+            parameters.top_p,
+            parameters.min_p,
+            parameters.seed,
+            parameters.position,
+            parameters.want_logprob,
+            self._mask,
+            self._block_key,
+            self._values,
+            self._weights,
+            self._values_scratch,
+            self._weights_scratch,
+            self._histogram,
+            self._random_words,
+        )
+        candidate_rows(*arguments, *found.arrays(), tokens)
+        return found
 
     def apply_masks(
         self,
@@ -328,16 +399,19 @@ def sample(
     end_sets: EndSets | None = None,
     parameters: SamplingParameters,
     rows: NDArray[np.int64] | None = None,
+    status: NDArray[np.uint8] | None = None,
+    possible: NDArray[np.uint32] | None = None,
     out: SampleResult | None = None,
     vocabulary: int | None = None,
+    candidates: int = CANDIDATES,
 ) -> SampleResult:
     """`Sampler.sample` with scratch memory of its own and checked parameters; for a loop make a `Sampler`.
 
-    `vocabulary` defaults to the columns of `logits`.
+    `vocabulary` defaults to the columns of `logits`; `candidates` is the most that a waiting row gives.
     """
     parameters.check()
     ids = np.asarray(mask_ids, np.int32)
-    sampler = Sampler(logits.shape[1] if vocabulary is None else vocabulary, ids.size)
+    sampler = Sampler(logits.shape[1] if vocabulary is None else vocabulary, ids.size, candidates)
     return sampler.sample(
         logits,
         ids,
@@ -346,6 +420,8 @@ def sample(
         end_sets=end_sets,
         parameters=parameters,
         rows=rows,
+        status=status,
+        possible=possible,
         out=out,
     )
 

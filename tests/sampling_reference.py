@@ -114,7 +114,7 @@ def legal_tokens(
         legal[pool.list_tokens[start : start + pool.list_length[index]]] = True
     elif kind == 2:
         legal[index] = True
-    legal[ends] = end_allowed
+    legal[ends[ends < vocabulary]] = end_allowed
     return legal
 
 
@@ -168,6 +168,40 @@ def sample_row(
         winner = int(best[np.argmin(order[best])])
     logprob = F(np.float64(x[winner]) - np.float64(x[0]) - np.log(np.float64(total) / 2.0**noise.WEIGHT_BITS))
     return Row(int(order[winner]), float(logprob), order[kept], weight[kept])
+
+
+@dataclass
+class RowCandidates:
+    """The best tokens of a waiting row: arrays of one entry each, best score first; the rest is of the whole row."""
+
+    tokens: NDArray[np.int64]
+    x: NDArray[np.float32]
+    rank: NDArray[np.int64]
+    weight: NDArray[np.int64]
+    above: NDArray[np.int64]
+    total: int
+    largest: float
+
+
+def candidates_of(
+    logits: NDArray[Any], possible: NDArray[np.bool_], temperature: float, seed: int, position: int, most: int
+) -> RowCandidates:
+    """See `stepmask.masks.candidates.Candidates`; everything is there for every row that has any possible token."""
+    values = as_float32(logits[: possible.size])
+    order = np.flatnonzero(possible & (values > -np.inf))
+    order = order[np.lexsort((order, -values[order]))]
+    greedy = temperature < 2.0**-20
+    inverse = F(1) if greedy else F(1) / F(temperature)
+    limit = np.finfo(np.float32).max
+    with np.errstate(over="ignore", invalid="ignore"):
+        x = np.clip(values[order] * inverse, -limit, limit)
+        weight = weights(x - x[:1])
+    score = values[order] if greedy else x + gumbel(random_words(seed, position, order))
+    best = np.lexsort((order, -score))[:most]
+    above = np.cumsum(weight) - weight
+    return RowCandidates(
+        order[best], x[best], best, weight[best], above[best], int(weight.sum()), float(x[0]) if x.size else 0.0
+    )
 
 
 def sample(
