@@ -1,7 +1,7 @@
-"""Launching the Triton kernels: two for plain rows, five where a row may be truncated.
+"""Launching the Triton kernels: two for plain rows, five where a row may be truncated, three more where rows wait.
 
-What a call writes is allocated when the sampler is made, its launches depend on shapes and on `DeviceParameters`'
-two flags alone, and it never waits for the device: so it can be captured in a CUDA graph.
+What a call writes is allocated when the sampler is made, its launches depend on shapes and on the flags of its arguments
+alone, and it never waits for the device: so it can be captured in a CUDA graph.
 """
 
 from __future__ import annotations
@@ -11,16 +11,20 @@ from typing import Any
 import torch
 import triton
 
+from .apply_triton import apply
+from .candidates_triton import measure, merge_parts, score_parts
 from .scan_triton import gather, scan, weigh
 from .select_triton import bound, finish
-from .tables import DeviceEnds, DeviceParameters, DeviceResult, DeviceTables
+from .tables import DeviceCandidates, DeviceEnds, DeviceParameters, DeviceResult, DeviceTables
 
 _FORMATS = {torch.float32: (torch.int32, 32), torch.bfloat16: (torch.int16, 16), torch.float16: (torch.int16, 10)}
-#: Contraction of a product and a sum into one rounding is off: back ends would differ.
-OPTIONS: dict[str, Any] = {"enable_fp_fusion": False}
-#: Warps of a program that holds a tile of 4,096 tokens, and of one that holds 1,024.
-WIDE_WARPS = 8
-NARROW_WARPS = 4
+#: -inf as an integer of the same bits, by format.
+_MINUS_INFINITY = {32: -0x800000, 16: -0x80, 10: -0x400}
+#: Tokens that a warp holds: one group of 8 a thread.
+TOKENS_A_WARP = 256
+#: Registers that a thread of the wide kernels may have, so that three programs of 256 threads fit on a multiprocessor.
+#: Without it ptxas keeps to fewer and spills.
+MAX_REGISTERS = 80
 
 
 def bits_of(logits: torch.Tensor) -> tuple[torch.Tensor, int]:
@@ -31,17 +35,28 @@ def bits_of(logits: torch.Tensor) -> tuple[torch.Tensor, int]:
     return logits.detach().view(integer), form
 
 
+def options(tile: int, *, capped: bool = False) -> dict[str, Any]:
+    """How a kernel with a tile of so many tokens is compiled. A product and a sum must not become one rounding."""
+    result: dict[str, Any] = {"num_warps": max(1, tile // TOKENS_A_WARP), "enable_fp_fusion": False}
+    if capped and torch.version.hip is None:
+        result["maxnreg"] = MAX_REGISTERS
+    return result
+
+
 class TritonSampler:
     """Scratch memory and launches for up to `rows` rows. `tile`: tokens of one program, a power of 2 and at least 128.
 
     `capacity`: tokens of a row that are kept for truncation, 16 bytes each. A row where more can survive is read again
-    from its logits at each step of the search, which is slow and gives the same token.
+    from its logits at each step of the search, which is slow and gives the same token. `most`: candidates of a row.
     """
 
-    def __init__(self, vocabulary: int, rows: int, device: torch.device, *, tile: int, capacity: int) -> None:
+    def __init__(
+        self, vocabulary: int, rows: int, device: torch.device, *, tile: int, capacity: int, most: int
+    ) -> None:
         self.vocabulary = vocabulary
         self.tile = tile
         self.capacity = capacity
+        self.most = most
         self.narrow = min(tile, 1024)
 
         def empty(*shape: int, dtype: torch.dtype) -> torch.Tensor:
@@ -49,6 +64,7 @@ class TritonSampler:
 
         # A list may hold every token, and end tokens beside them.
         self.parts = triton.cdiv(vocabulary + tile // 2, tile)
+        self._padded = triton.next_power_of_2(self.parts)
         self._groups = self.parts * tile // 32
         self._first = empty(rows, self.parts, dtype=torch.int64)
         self._score = empty(rows, self.parts, dtype=torch.int64)
@@ -57,8 +73,10 @@ class TritonSampler:
         self._group_keys = empty(rows, self._groups, dtype=torch.int32)
         self._lowest = empty(rows, dtype=torch.int32)
         self._count = empty(rows, dtype=torch.int32)
-        self._candidates = empty(rows, capacity, dtype=torch.int64)
-        self._candidate_weights = empty(rows, capacity, dtype=torch.int64)
+        self._survivors = empty(rows, capacity, dtype=torch.int64)
+        self._survivor_weights = empty(rows, capacity, dtype=torch.int64)
+        self._part_best = empty(rows, self.parts, most, dtype=torch.int64)
+        self._orders = empty(rows, most, dtype=torch.int64)
 
     def sample(
         self,
@@ -73,44 +91,108 @@ class TritonSampler:
     ) -> None:
         count = mask_ids.shape[0]
         bits, form = bits_of(logits)
-        dense = pool.dense.view(torch.uint8)
         p = parameters
-        shared = (
-            *(bits, bits.stride(0), rows, self.vocabulary, mask_ids, dense, dense.stride(0), dense.shape[0]),
-            *(pool.list_offset, pool.list_length, pool.list_tokens, pool.list_offset.shape[0]),
-            *(ends.tokens, ends.count, end_allowed, p.temperature),
-        )
+        shared = (*self._row_arguments(bits, rows, mask_ids, pool, end_allowed, ends), p.inverse_temperature)
         shape = {"ENDS": ends.tokens.shape[1], "GROUPS": self.tile // 8, "FORMAT": form}
-        padded = triton.next_power_of_2(self.parts)
-        wide = {**OPTIONS, "num_warps": WIDE_WARPS}
         grid = (count, self.parts)
         scan[grid](
             *(*shared, p.top_k, p.top_p, p.min_p, p.seed, p.position),
             *(self._first, self._score, self._legal, self._group_keys),
-            **{**shape, "TRUNCATES": p.truncates, **wide},
+            **{**shape, "TRUNCATES": p.truncates, **options(self.tile)},
         )
+        padded = {"PARTS": self._padded}
         if p.truncates or p.logprobs:
             weigh[grid](
                 *(*shared, p.top_k, p.top_p, p.want_logprob, self._first, self._weight),
-                **{**shape, "PARTS": padded, **wide},
+                **{**shape, **padded, **options(self.tile, capped=True)},
             )
         if p.truncates:
             bound[(count,)](
-                *(self.vocabulary, mask_ids, dense.shape[0], pool.list_offset.shape[0], p.temperature),
+                *(self.vocabulary, mask_ids, pool.dense.shape[0], pool.list_offset.shape[0], p.inverse_temperature),
                 *(p.top_k, p.top_p, p.min_p, self._first, self._legal, self._weight, self._group_keys),
                 *(self._lowest, self._count, self.parts, self._groups),
-                **{"PARTS": padded, "TILE": self.narrow, "num_warps": NARROW_WARPS, **OPTIONS},
+                **{**padded, "TILE": self.narrow, **options(self.narrow)},
             )
             gather[grid](
                 *(*shared, p.top_p, self._first, self._lowest, self._count),
-                *(self._candidates, self._candidate_weights, self.capacity),
-                **{**shape, "PARTS": padded, **wide},
+                *(self._survivors, self._survivor_weights, self.capacity),
+                **{**shape, **padded, **options(self.tile, capped=True)},
             )
         shape["GROUPS"] = self.narrow // 8
         finish[(count,)](
             *(*shared, p.top_k, p.top_p, p.min_p, p.seed, p.position, p.want_logprob),
             *(self._first, self._score, self._weight, self._lowest, self._count),
-            *(self._candidates, self._candidate_weights, self.capacity, out.tokens, out.logprobs, self.parts),
-            **{**shape, "PARTS": padded, "TRUNCATES": p.truncates, "LOGPROBS": p.logprobs},
-            **{"num_warps": NARROW_WARPS, **OPTIONS},
+            *(self._survivors, self._survivor_weights, self.capacity, out.tokens, out.logprobs, self.parts),
+            **{**shape, **padded, "TRUNCATES": p.truncates, "LOGPROBS": p.logprobs, **options(self.narrow)},
+        )
+
+    def look_ahead(
+        self,
+        logits: torch.Tensor,
+        rows: torch.Tensor,
+        status: torch.Tensor,
+        possible: torch.Tensor | None,
+        ends: DeviceEnds,
+        parameters: DeviceParameters,
+        sampled: torch.Tensor,
+        out: DeviceCandidates,
+    ) -> None:
+        count = status.shape[0]
+        bits, form = bits_of(logits)
+        p = parameters
+        inputs = (bits, bits.stride(0), rows)
+        masks = sampled if possible is None else possible
+        tokens = (self.vocabulary, status, masks.view(torch.uint8), int(possible is None), ends.tokens, ends.count)
+        shape = {"ENDS": ends.tokens.shape[1], "GROUPS": self.tile // 8, "FORMAT": form, "MOST": self.most}
+        grid = (count, self.parts)
+        score_parts[grid](
+            *(*inputs, *tokens, p.inverse_temperature, p.seed, p.position, p.want_logprob),
+            *(self._first, self._legal, self._part_best),
+            **{**shape, **options(self.tile)},
+        )
+        merge_parts[(count,)](
+            *(*inputs, status, p.inverse_temperature, p.top_p, p.want_logprob, self.parts),
+            *(self._first, self._legal, self._part_best, sampled, out.count, out.tokens, out.x, out.rank),
+            *(out.weight, out.above, out.possible, out.total, out.largest, self._orders),
+            **{"FORMAT": form, "PARTS": self._padded, "MOST": self.most, **options(self.narrow)},
+        )
+        if p.truncates:
+            measure[grid](
+                *(*inputs, *tokens, p.inverse_temperature, p.top_k, p.top_p, p.min_p, p.want_logprob),
+                *(self._first, self._orders, out.rank, out.above, out.total),
+                **{**shape, "PARTS": self._padded, **options(self.tile)},
+            )
+
+    def apply_masks(
+        self,
+        logits: torch.Tensor,
+        rows: torch.Tensor,
+        mask_ids: torch.Tensor,
+        pool: DeviceTables,
+        end_allowed: torch.Tensor,
+        ends: DeviceEnds,
+    ) -> None:
+        bits, form = bits_of(logits)
+        width = logits.shape[1]
+        shape = {"ENDS": ends.tokens.shape[1], "GROUPS": self.tile // 8, "MINUS_INFINITY": _MINUS_INFINITY[form]}
+        apply[(mask_ids.shape[0], triton.cdiv(width, self.tile))](
+            *(*self._row_arguments(bits, rows, mask_ids, pool, end_allowed, ends), width),
+            **{**shape, **options(self.tile)},
+        )
+
+    def _row_arguments(
+        self,
+        bits: torch.Tensor,
+        rows: torch.Tensor,
+        mask_ids: torch.Tensor,
+        pool: DeviceTables,
+        end_allowed: torch.Tensor,
+        ends: DeviceEnds,
+    ) -> tuple[Any, ...]:
+        """What the passes over rows begin with."""
+        dense = pool.dense.view(torch.uint8)
+        return (
+            *(bits, bits.stride(0), rows, self.vocabulary, mask_ids, dense, dense.stride(0), dense.shape[0]),
+            *(pool.list_offset, pool.list_length, pool.list_tokens, pool.list_offset.shape[0]),
+            *(ends.tokens, ends.count, end_allowed),
         )

@@ -25,21 +25,18 @@ from .rows_triton import (
     token_of,
 )
 
-#: Temperatures below this are greedy (`masks.sampling_numba`).
-TEMPERATURE_LOWEST = tl.constexpr(2.0**-20)
-
 
 @triton.jit
-def inverse_of(temperature):  # type: ignore[no-untyped-def]
-    """(greedy, 1 / temperature)."""
-    greedy = (temperature >= TEMPERATURE_LOWEST) == 0
-    return greedy, tl.math.div_rn(1.0, tl.where(greedy, 1.0, temperature))
+def inverse_of(inverses, row):  # type: ignore[no-untyped-def]
+    """(greedy, 1 / temperature, which is 1 for a greedy row)."""
+    inverse = tl.load(inverses + row)
+    return inverse == 0.0, tl.where(inverse == 0.0, 1.0, inverse)
 
 
 @triton.jit
 def scan(
     logits, stride, rows, vocabulary, mask_ids, dense, dense_stride, dense_rows, list_offset, list_length, list_tokens,
-    lists, ends, end_counts, end_allowed, temperatures, top_ks, top_ps, min_ps, seeds, positions,
+    lists, ends, end_counts, end_allowed, inverses, top_ks, top_ps, min_ps, seeds, positions,
     part_first, part_score, part_legal, group_keys,
     ENDS: tl.constexpr, GROUPS: tl.constexpr, FORMAT: tl.constexpr, TRUNCATES: tl.constexpr,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
@@ -55,7 +52,7 @@ def scan(
     place = row.to(tl.int64) * parts + part
     source, index = source_of(tl.load(mask_ids + row), dense_rows, lists)
     end_count = tl.load(end_counts + row)
-    greedy, inverse = inverse_of(tl.load(temperatures + row))
+    greedy, inverse = inverse_of(inverses, row)
     truncated = False
     top_k = 0
     if TRUNCATES:
@@ -102,7 +99,7 @@ def first_of_row(part_first, row, parts, PARTS: tl.constexpr):  # type: ignore[n
 @triton.jit
 def weigh(
     logits, stride, rows, vocabulary, mask_ids, dense, dense_stride, dense_rows, list_offset, list_length, list_tokens,
-    lists, ends, end_counts, end_allowed, temperatures, top_ks, top_ps, want_logprob, part_first, part_weight,
+    lists, ends, end_counts, end_allowed, inverses, top_ks, top_ps, want_logprob, part_first, part_weight,
     ENDS: tl.constexpr, GROUPS: tl.constexpr, FORMAT: tl.constexpr, PARTS: tl.constexpr,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     """`part_weight` int64[rows, parts]: the weights of each part's legal tokens, for rows that need their sum.
@@ -118,7 +115,7 @@ def weigh(
     best = first_of_row(part_first, row, parts, PARTS)
     own = tl.load(part_first + place)
     total = tl.full((), 0, tl.int64)
-    greedy, inverse = inverse_of(tl.load(temperatures + row))
+    greedy, inverse = inverse_of(inverses, row)
     if needed & (own != NONE):
         maximum = scaled(key_of(best), inverse)
         # Below exp(-29) a weight is 0: `masks.scan_numba.lowest_key_of`.
@@ -137,7 +134,7 @@ def weigh(
 @triton.jit
 def gather(
     logits, stride, rows, vocabulary, mask_ids, dense, dense_stride, dense_rows, list_offset, list_length, list_tokens,
-    lists, ends, end_counts, end_allowed, temperatures, top_ps, part_first, lowest_keys, candidate_count,
+    lists, ends, end_counts, end_allowed, inverses, top_ps, part_first, lowest_keys, candidate_count,
     candidates, candidate_weights, capacity,
     ENDS: tl.constexpr, GROUPS: tl.constexpr, FORMAT: tl.constexpr, PARTS: tl.constexpr,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
@@ -166,7 +163,7 @@ def gather(
         base = row.to(tl.int64) * capacity
         tl.store(candidates + base + slot, order, mask=chosen)
         if tl.load(top_ps + row) < 1.0:
-            greedy, inverse = inverse_of(tl.load(temperatures + row))
+            greedy, inverse = inverse_of(inverses, row)
             maximum = scaled(key_of(first_of_row(part_first, row, parts, PARTS)), inverse)
             value = weight(scaled(key_of(order), inverse) - maximum)
             tl.store(candidate_weights + base + slot, value, mask=chosen)

@@ -66,7 +66,7 @@ def lowest_key_of(limit, maximum_key, inverse):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def bound(
-    vocabulary, mask_ids, dense_rows, lists, temperatures, top_ks, top_ps, min_ps,
+    vocabulary, mask_ids, dense_rows, lists, inverses, top_ks, top_ps, min_ps,
     part_first, part_legal, part_weight, group_keys, lowest_keys, candidate_count, parts, groups,
     PARTS: tl.constexpr, TILE: tl.constexpr,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
@@ -76,7 +76,7 @@ def bound(
     top_k = tl.load(top_ks + row)
     top_p = tl.load(top_ps + row)
     min_p = tl.load(min_ps + row)
-    greedy, inverse = inverse_of(tl.load(temperatures + row))
+    greedy, inverse = inverse_of(inverses, row)
     best = first_of_row(part_first, row, parts, PARTS)
     lowest = tl.full((), KEY_LOWEST, tl.int32)
     truncated = (top_k > 0) | (top_p < 1.0) | (min_p > 0.0)
@@ -164,7 +164,7 @@ def split_at(
 @triton.jit
 def finish(
     logits, stride, rows, vocabulary, mask_ids, dense, dense_stride, dense_rows, list_offset, list_length, list_tokens,
-    lists, ends, end_counts, end_allowed, temperatures, top_ks, top_ps, min_ps, seeds, positions, want_logprob,
+    lists, ends, end_counts, end_allowed, inverses, top_ks, top_ps, min_ps, seeds, positions, want_logprob,
     part_first, part_score, part_weight, lowest_keys, candidate_count, candidates, candidate_weights,
     capacity, tokens, logprobs, parts,
     ENDS: tl.constexpr, GROUPS: tl.constexpr, FORMAT: tl.constexpr, PARTS: tl.constexpr,
@@ -172,7 +172,7 @@ def finish(
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     """The token of each row and its log-probability, from what the passes before have left."""
     row = tl.program_id(0)
-    greedy, inverse = inverse_of(tl.load(temperatures + row))
+    greedy, inverse = inverse_of(inverses, row)
     best = first_of_row(part_first, row, parts, PARTS)
     maximum = scaled(key_of(best), inverse)
     chosen = best

@@ -9,6 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..candidates import CANDIDATES, Candidates
+from ..sampling_numba import TEMPERATURE_LOWEST
+
 if TYPE_CHECKING:
     from ..sampling import SamplingParameters
     from ..tables import EndSets, MaskTables
@@ -57,15 +60,23 @@ class DeviceEnds:
         return cls(device_array(tokens, device), device_array(count, device))
 
 
+def inverse_temperature(temperature: torch.Tensor) -> torch.Tensor:
+    """1 / temperature, rounded once, in float32; 0 for greedy rows."""
+    greedy = ~(temperature >= float(TEMPERATURE_LOWEST))
+    return torch.where(greedy, 0.0, 1.0 / torch.where(greedy, 1.0, temperature))
+
+
 @dataclass(frozen=True)
 class DeviceParameters:
     """`masks.sampling.SamplingParameters` on the device; `seed` is int64 of the same bits.
+
+    `inverse_temperature` float32 is what kernels read of the temperature (see the function of this name).
 
     `truncates`, `logprobs`: may any row have top-k, top-p or min-p, or ask for a log-probability? Known to the host,
     since they say which kernels a step launches; where false, the rows' own values are not looked at.
     """
 
-    temperature: torch.Tensor
+    inverse_temperature: torch.Tensor
     top_k: torch.Tensor
     top_p: torch.Tensor
     min_p: torch.Tensor
@@ -78,11 +89,11 @@ class DeviceParameters:
     @classmethod
     def of(cls, parameters: SamplingParameters, device: torch.device | str) -> DeviceParameters:
         """A copy of host parameters."""
-        names = ("temperature", "top_k", "top_p", "min_p", "seed", "position", "want_logprob")
-        arrays = [getattr(parameters, name) for name in names]
+        names = ("top_k", "top_p", "min_p", "seed", "position", "want_logprob")
         truncates = bool(np.any((parameters.top_k > 0) | (parameters.top_p < 1) | (parameters.min_p > 0)))
-        tensors = [device_array(array, device) for array in arrays]
-        return cls(*tensors, truncates=truncates, logprobs=bool(np.any(parameters.want_logprob)))
+        inverse = inverse_temperature(device_array(parameters.temperature, device))
+        tensors = [device_array(getattr(parameters, name), device) for name in names]
+        return cls(inverse, *tensors, truncates=truncates, logprobs=bool(np.any(parameters.want_logprob)))
 
 
 @dataclass(frozen=True)
@@ -97,3 +108,29 @@ class DeviceResult:
         """Room for the results of `rows` rows."""
         tokens = torch.zeros(rows, dtype=torch.int32, device=device)
         return cls(tokens, torch.full((rows,), float("nan"), dtype=torch.float32, device=device))
+
+
+@dataclass(frozen=True)
+class DeviceCandidates:
+    """`masks.candidates.Candidates` on the device: the same fields, defined where those are."""
+
+    count: torch.Tensor
+    tokens: torch.Tensor
+    x: torch.Tensor
+    rank: torch.Tensor
+    weight: torch.Tensor
+    above: torch.Tensor
+    possible: torch.Tensor
+    total: torch.Tensor
+    largest: torch.Tensor
+
+    @classmethod
+    def empty(cls, rows: int, device: torch.device | str, most: int = CANDIDATES) -> DeviceCandidates:
+        """Room for `rows` rows of up to `most` candidates."""
+        host = Candidates.empty(rows, most)
+        return cls(*(device_array(array, device) for array in host.arrays()))
+
+    def to_host(self, sampled: NDArray[np.int32], parameters: SamplingParameters) -> Candidates:
+        """A copy that `Batch.settle` takes; waits for the device. `sampled`: the step's tokens, on the host."""
+        arrays = [tensor.cpu().numpy() for tensor in vars(self).values()]
+        return Candidates(len(arrays[0]), *arrays, sampled=sampled, parameters=parameters)
