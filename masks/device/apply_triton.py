@@ -1,5 +1,6 @@
 """Setting the logits of tokens that are not legal to -inf, in place, for hosts that sample themselves."""
 
+# mypy: allow-untyped-defs, allow-incomplete-defs
 from __future__ import annotations
 
 import triton
@@ -13,7 +14,7 @@ def apply(
     logits, stride, rows, vocabulary, mask_ids, dense, dense_stride, dense_rows, list_offset, list_length, list_tokens,
     lists, ends, end_counts, end_allowed, width,
     ENDS: tl.constexpr, GROUPS: tl.constexpr, MINUS_INFINITY: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """`logits` are integers of the logits' bits. Writes only what is not legal, and reads no logit at all."""
     row = tl.program_id(0)
     first = tl.program_id(1) * 8 * GROUPS

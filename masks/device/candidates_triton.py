@@ -4,6 +4,7 @@ Three kernels: the best scores of each part of the vocabulary, the best of those
 Other rows cost a load of their status.
 """
 
+# mypy: allow-untyped-defs, allow-incomplete-defs
 from __future__ import annotations
 
 import triton
@@ -31,23 +32,38 @@ PENDING = tl.constexpr(int(_PENDING))
 
 @triton.jit
 def possible_tile(
-    first, vocabulary, logits, possible, all_possible, ends, end_count, GROUPS: tl.constexpr, FORMAT: tl.constexpr
-):  # type: ignore[no-untyped-def]  # fmt: skip
+    first, vocabulary, logits, possible, ends, end_count, GROUPS: tl.constexpr, FORMAT: tl.constexpr,
+    EVERY: tl.constexpr,
+):  # fmt: skip
     """Orders of the possible tokens of a tile, end tokens among them."""
-    source = tl.where(all_possible != 0, ALL, DENSE)
+    source = ALL if EVERY else DENSE
     # No list is looked at: `ends` stands for its three tables.
     return order_tile(
-        source, end_count * 0, first, vocabulary, logits, possible, 0, ends, ends, ends, ends, end_count,
-        end_count * 0 + 1, GROUPS, FORMAT,
+        source,
+        end_count * 0,
+        first,
+        vocabulary,
+        logits,
+        possible,
+        0,
+        ends,
+        ends,
+        ends,
+        ends,
+        end_count,
+        end_count * 0 + 1,
+        GROUPS,
+        FORMAT,
     )
 
 
 @triton.jit
 def score_parts(
-    logits, stride, rows, vocabulary, status, possible, all_possible, ends, end_counts, inverses, seeds, positions,
+    logits, stride, rows, vocabulary, status, possible, ends, end_counts, inverses, seeds, positions,
     want_logprob, part_first, part_legal, part_best,
     ENDS: tl.constexpr, GROUPS: tl.constexpr, FORMAT: tl.constexpr, MOST: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+    EVERY: tl.constexpr,
+):  # fmt: skip
     """Of each part: its first order, its possible tokens, and `part_best` int64[rows, parts, MOST], its best scores."""
     row = tl.program_id(0)
     part = tl.program_id(1)
@@ -56,13 +72,13 @@ def score_parts(
         first = part * 8 * GROUPS
         own_ends = ends + row * ENDS
         end_count = tl.load(end_counts + row)
-        source = tl.where(all_possible != 0, ALL, DENSE)
+        source = ALL if EVERY else DENSE
         bits = mask_tile(
             source, end_count * 0, first, vocabulary, possible, 0, own_ends, end_count, end_count * 0 + 1, GROUPS
         )
         order = possible_tile(
-            first, vocabulary, logits + tl.load(rows + row) * stride, possible, all_possible, own_ends, end_count,
-            GROUPS, FORMAT,
+            first, vocabulary, logits + tl.load(rows + row) * stride, possible, own_ends, end_count,
+            GROUPS, FORMAT, EVERY,
         )  # fmt: skip
         legal = tl.sum((bits[:, None] >> tl.arange(0, 8)[None, :]) & 1)
         tl.store(part_first + place, tl.max(order))
@@ -81,10 +97,10 @@ def score_parts(
 
 @triton.jit
 def merge_parts(
-    logits, stride, rows, status, inverses, top_ps, want_logprob, parts, part_first, part_legal, part_best, sampled,
+    logits, stride, rows, status, inverses, want_logprob, parts, part_first, part_legal, part_best, sampled,
     counts, tokens, xs, ranks, weights, aboves, possibles, totals, largests, orders,
     FORMAT: tl.constexpr, PARTS: tl.constexpr, MOST: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """The candidates of each row, with `orders` int64[rows, MOST] for `measure`, and zeros for it to add to."""
     row = tl.program_id(0)
     count = tl.full((), -1, tl.int32)
@@ -92,7 +108,7 @@ def merge_parts(
         tl.store(sampled + row, -1)
         count = tl.full((), 0, tl.int32)
         if tl.load(want_logprob + row) == 0:
-            greedy, inverse = inverse_of(inverses, row)
+            _greedy, inverse = inverse_of(inverses, row)
             best = first_of_row(part_first, row, parts, PARTS)
             maximum = scaled(key_of(best), inverse)
             part = tl.arange(0, PARTS)
@@ -128,10 +144,11 @@ def merge_parts(
 
 @triton.jit
 def measure(
-    logits, stride, rows, vocabulary, status, possible, all_possible, ends, end_counts, inverses, top_ks, top_ps,
+    logits, stride, rows, vocabulary, status, possible, ends, end_counts, inverses, top_ks, top_ps,
     min_ps, want_logprob, part_first, orders, ranks, aboves, totals,
     ENDS: tl.constexpr, GROUPS: tl.constexpr, FORMAT: tl.constexpr, PARTS: tl.constexpr, MOST: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+    EVERY: tl.constexpr,
+):  # fmt: skip
     """Add each part's tokens, and with top-p their weights, to what is above each candidate of a truncated row.
 
     Sums of integers: whichever program adds first, they are the same.
@@ -145,8 +162,8 @@ def measure(
     waits = (tl.load(status + row) == PENDING) & (tl.load(want_logprob + row) == 0) & (greedy == 0) & truncated
     if waits:
         order = possible_tile(
-            part * 8 * GROUPS, vocabulary, logits + tl.load(rows + row) * stride, possible, all_possible,
-            ends + row * ENDS, tl.load(end_counts + row), GROUPS, FORMAT,
+            part * 8 * GROUPS, vocabulary, logits + tl.load(rows + row) * stride, possible,
+            ends + row * ENDS, tl.load(end_counts + row), GROUPS, FORMAT, EVERY,
         )  # fmt: skip
         value = tl.full((GROUPS, 8), 0, tl.int64)
         if weighs:

@@ -24,8 +24,8 @@ def _product(a: torch.Tensor, b: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def random_words(token: torch.Tensor, seed: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
     """The uint32 (in int64) of each token; all three int64 and broadcast."""
-    c0, c1, c2 = torch.broadcast_tensors(position & _LOW, (position >> 32) & _LOW, token >> 2)
-    c3 = torch.zeros_like(c0)
+    c3 = torch.zeros_like(token + position + seed)
+    c0, c1, c2 = (position & _LOW) + c3, ((position >> 32) & _LOW) + c3, (token >> 2) + c3
     k0, k1 = seed & _LOW, (seed >> 32) & _LOW
     for _ in range(10):
         high_0, low_0 = _product(c0, int(noise.PHILOX_M0))

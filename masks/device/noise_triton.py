@@ -4,6 +4,7 @@ Kernels must be compiled with `enable_fp_fusion=False`; then each operation here
 Triton's interpreter. `masks.noise` says what each function means and where it is from.
 """
 
+# mypy: allow-untyped-defs, allow-incomplete-defs
 from __future__ import annotations
 
 import triton
@@ -51,7 +52,7 @@ LN2_LOW_64 = tl.constexpr(1.90821492927058770002e-10)
 
 
 @triton.jit
-def philox(group, seed, position):  # type: ignore[no-untyped-def]
+def philox(group, seed, position):
     """The four uint32 words of the tokens 4 * group to 4 * group + 3; `seed` and `position` are int64."""
     c0 = (position & 0xFFFFFFFF).to(tl.uint32) + tl.zeros_like(group).to(tl.uint32)
     c1 = ((position >> 32) & 0xFFFFFFFF).to(tl.uint32) + tl.zeros_like(group).to(tl.uint32)
@@ -78,7 +79,7 @@ def philox(group, seed, position):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def random_words(token, seed, position):  # type: ignore[no-untyped-def]
+def random_words(token, seed, position):
     """The uint32 of each token, whatever their order."""
     a, b, c, d = philox(token >> 2, seed, position)
     which = token & 3
@@ -86,7 +87,7 @@ def random_words(token, seed, position):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def random_tile(first, seed, position, GROUPS: tl.constexpr):  # type: ignore[no-untyped-def]
+def random_tile(first, seed, position, GROUPS: tl.constexpr):
     """The uint32 of the tokens from `first` on, a tile of GROUPS rows of 8. `first` is a multiple of 4: there is one
     Philox for four tokens."""
     group = (first >> 2) + 2 * tl.arange(0, GROUPS)[:, None] + tl.arange(0, 2)[None, :]
@@ -95,7 +96,7 @@ def random_tile(first, seed, position, GROUPS: tl.constexpr):  # type: ignore[no
 
 
 @triton.jit
-def _log_near_one(f):  # type: ignore[no-untyped-def]
+def _log_near_one(f):
     p = f * LOG_0 + LOG_1
     p = p * f + LOG_2
     p = p * f + LOG_3
@@ -108,7 +109,7 @@ def _log_near_one(f):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def log32(x):  # type: ignore[no-untyped-def]
+def log32(x):
     bits = x.to(tl.int32, bitcast=True) + LOG_OFFSET
     exponent = ((bits >> 23) - 127).to(tl.float32)
     f = ((bits & 0x007FFFFF) + SQRT_HALF_BITS).to(tl.float32, bitcast=True) - 1.0
@@ -119,7 +120,7 @@ def log32(x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def gumbel(word):  # type: ignore[no-untyped-def]
+def gumbel(word):
     f = -((word.to(tl.float32) + 0.5) * TWO_POW_MINUS_32)
     y = _log_near_one(f)
     y = y - 0.5 * (f * f)
@@ -129,7 +130,7 @@ def gumbel(word):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def gumbel_bound(word):  # type: ignore[no-untyped-def]
+def gumbel_bound(word):
     """At least `gumbel(word)`, by some seven operations, and at most 0.07 above it where it is large.
 
     -log(-log(1 - v)) <= -log(v), and a straight line between powers of two lies below log(v).
@@ -140,7 +141,7 @@ def gumbel_bound(word):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def exp32(x):  # type: ignore[no-untyped-def]
+def exp32(x):
     y = tl.maximum(x, EXP_LOWEST)
     n = (y * LOG2_E + ROUND_MAGIC) - ROUND_MAGIC
     r = (y - n * LN2_HIGH) - n * LN2_LOW
@@ -154,13 +155,13 @@ def exp32(x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def weight(x):  # type: ignore[no-untyped-def]
+def weight(x):
     """int64: exp(x) * 2**WEIGHT_BITS, rounded."""
     return (exp32(x) * WEIGHT_SCALE + 0.5).to(tl.int64)
 
 
 @triton.jit
-def log64(x):  # type: ignore[no-untyped-def]
+def log64(x):
     """Of a float64 >= 1."""
     bits = x.to(tl.int64, bitcast=True)
     mantissa = ((bits & 0x000FFFFFFFFFFFFF) | 0x3FF0000000000000).to(tl.float64, bitcast=True)

@@ -7,6 +7,7 @@ is a plain maximum. Scores are ordered in the same way. `NONE` stands for a toke
 Logits are read as their bits: FORMAT is 32 (float32), 16 (bfloat16) or 10 (float16, as its number of fraction bits).
 """
 
+# mypy: allow-untyped-defs, allow-incomplete-defs
 from __future__ import annotations
 
 import triton
@@ -38,7 +39,7 @@ SINGLE = tl.constexpr(4)
 
 
 @triton.jit
-def float_key(value):  # type: ignore[no-untyped-def]
+def float_key(value):
     """int32 in the order of the floats: NaN as -inf, -0 as +0, +inf as the largest finite value."""
     bits = value.to(tl.int32, bitcast=True)
     key = bits ^ ((bits >> 31) & 0x7FFFFFFF)
@@ -47,7 +48,7 @@ def float_key(value):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def load_keys(logits, place, legal, FORMAT: tl.constexpr):  # type: ignore[no-untyped-def]
+def load_keys(logits, place, legal, FORMAT: tl.constexpr):
     """Keys of the logits at these places; those that are not legal are not read."""
     if FORMAT == 32:
         value = tl.load(logits + place, mask=legal, other=0).to(tl.float32, bitcast=True)
@@ -59,29 +60,29 @@ def load_keys(logits, place, legal, FORMAT: tl.constexpr):  # type: ignore[no-un
 
 
 @triton.jit
-def scaled(key, inverse):  # type: ignore[no-untyped-def]
+def scaled(key, inverse):
     """Logit of a key over the temperature, finite. The key is not that of -inf."""
     value = (key ^ ((key >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True) * inverse
     return tl.minimum(tl.maximum(value, -FLOAT_MAX), FLOAT_MAX)
 
 
 @triton.jit
-def order_of(key, token):  # type: ignore[no-untyped-def]
+def order_of(key, token):
     return (key.to(tl.int64) << 32) | (0xFFFFFFFF - token.to(tl.int64))
 
 
 @triton.jit
-def token_of(order):  # type: ignore[no-untyped-def]
+def token_of(order):
     return (0xFFFFFFFF - (order & 0xFFFFFFFF)).to(tl.int32)
 
 
 @triton.jit
-def key_of(order):  # type: ignore[no-untyped-def]
+def key_of(order):
     return (order >> 32).to(tl.int32)
 
 
 @triton.jit
-def source_of(mask_id, dense_rows, lists):  # type: ignore[no-untyped-def]
+def source_of(mask_id, dense_rows, lists):
     """(source, index or token) of a mask id; an id that names nothing allows nothing."""
     kind = mask_id >> KIND_SHIFT
     index = mask_id & INDEX_BITS
@@ -92,7 +93,7 @@ def source_of(mask_id, dense_rows, lists):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def tile_places(first, GROUPS: tl.constexpr):  # type: ignore[no-untyped-def]
+def tile_places(first, GROUPS: tl.constexpr):
     """first, first + 1, ... as a tile of GROUPS rows of 8."""
     return first + 8 * tl.arange(0, GROUPS)[:, None] + tl.arange(0, 8)[None, :]
 
@@ -100,7 +101,7 @@ def tile_places(first, GROUPS: tl.constexpr):  # type: ignore[no-untyped-def]
 @triton.jit
 def mask_tile(
     source, index, first, vocabulary, dense, dense_stride, ends, end_count, end_allowed, GROUPS: tl.constexpr
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Which of the tokens from `first` on are legal, for a source of ALL or DENSE: int32 of GROUPS bytes of the mask.
 
     Bits past the vocabulary are 0.
@@ -124,7 +125,7 @@ def mask_tile(
 def list_tile(
     source, index, first, vocabulary, list_offset, list_length, list_tokens, ends, end_count, end_allowed,
     GROUPS: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Entries from `first` on of a short row, which are its end tokens and then its list: (token, legal)."""
     entry = tile_places(first, GROUPS)
     token = tl.load(ends + entry, mask=entry < end_count, other=-1)
@@ -144,7 +145,7 @@ def list_tile(
 
 
 @triton.jit
-def entries_of(source, index, list_length, end_count, vocabulary):  # type: ignore[no-untyped-def]
+def entries_of(source, index, list_length, end_count, vocabulary):
     """How many tokens there are to look at."""
     entries = end_count
     if source == LIST:
@@ -160,7 +161,7 @@ def entries_of(source, index, list_length, end_count, vocabulary):  # type: igno
 def order_tile(
     source, index, first, vocabulary, logits, dense, dense_stride, list_offset, list_length, list_tokens,
     ends, end_count, end_allowed, GROUPS: tl.constexpr, FORMAT: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Orders of a tile of the row, NONE where not legal; a tile without any costs no look at the logits.
 
     Logits are read in groups of 8 whose byte of the mask is not 0: the 32 bytes of a sector in float32.
@@ -189,11 +190,11 @@ def order_tile(
 
 
 @triton.jit
-def best_score(order, word, inverse, seed, position):  # type: ignore[no-untyped-def]
+def best_score(order, word, inverse, seed, position):
     """The largest order of a score x + gumbel(word) in a tile of orders, or NONE.
 
-    Exact noise costs some hundred operations, a bound above it seven: the token of the largest bound is scored, until no
-    bound is left above the best score. That is once or twice a tile.
+    Exact noise costs some hundred operations, a bound above it seven: the token of the largest bound is scored, until
+    no bound is left above the best score. That is once or twice a tile.
     """
     bound = scaled(key_of(order), inverse) + gumbel_bound(word)
     bounds = tl.where(order != NONE, order_of(float_key(bound), token_of(order)), NONE)

@@ -1,7 +1,7 @@
 """Sampling on the device, by whichever back end is there: Triton's kernels, or plain torch operations.
 
-The meaning is that of `masks.sampling`, and every back end gives the same tokens, log-probabilities and candidates, bit for
-bit.
+The meaning is that of `masks.sampling`, and every back end gives the same tokens, log-probabilities and candidates,
+bit for bit.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class DeviceSampler:
     """Scratch memory for `sample`, `look_ahead` and `apply_masks` on one device: created once, used each step.
 
     `vocabulary` is the number of tokens that may be sampled, at most 2**22; logits may be wider. `rows` is the largest
-    number of rows of a call. `backend`: "triton", "torch", or "auto" for Triton where it is usable. `candidates`: the most
-    that a waiting row gives. `tile`, `capacity`: see `TILE` and `CAPACITY`.
+    number of rows of a call. `backend`: "triton", "torch", or "auto" for Triton where it is usable. `candidates`: the
+    most that a waiting row gives. `tile`, `capacity`: see `TILE` and `CAPACITY`.
 
     No call waits for the device. Arguments are checked by shape and type alone, since looking at values would wait; the
     kernels are safe for any mask id, end token and parameter, but not for row numbers past the logits.
@@ -74,9 +74,7 @@ class DeviceSampler:
         if backend == "triton":
             from .sampling_triton import TritonSampler
 
-            self._kernels = TritonSampler(
-                vocabulary, rows, self.device, tile=tile, capacity=capacity, most=candidates
-            )
+            self._kernels = TritonSampler(vocabulary, rows, self.device, tile=tile, capacity=capacity, most=candidates)
         elif backend == "torch":
             from .sampling_torch import TorchSampler
 
@@ -112,7 +110,13 @@ class DeviceSampler:
         self._checked_pool(pool)
         if count:
             self._kernels.sample(
-                logits, self._rows(rows, count), mask_ids, pool, *self._ends(end_allowed, ends, count), parameters, result
+                logits,
+                self._rows(rows, count),
+                mask_ids,
+                pool,
+                *self._ends(end_allowed, ends, count),
+                parameters,
+                result,
             )
         return result
 
@@ -128,7 +132,7 @@ class DeviceSampler:
         rows: torch.Tensor | None = None,
         out: DeviceCandidates | None = None,
     ) -> DeviceCandidates:
-        """The candidates of the rows whose `status` (uint8, `Plan.status`) is PENDING; -1 is written to `sampled` there.
+        """The candidates of the rows whose `status` (uint8, `Plan.status`) is PENDING; writes -1 to `sampled` there.
 
         `possible` int32[words] (`Batch.possible`): the tokens that any mask might have, without end tokens; all without
         it. `sampled` int32: the tokens of `sample`.

@@ -1,7 +1,7 @@
 """The sampling of `masks.sampling` in plain torch operations: for devices without Triton, and to check kernels against.
 
-Rows are taken a few at a time, every token is looked at, and truncation sorts. It waits for the device (a list's length is
-looked up on the host), so it cannot be captured in a graph.
+Rows are taken a few at a time, every token is looked at, and truncation sorts. It waits for the device (a list's length
+is looked up on the host), so it cannot be captured in a graph.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def legal_tokens(
 
 @dataclass
 class _Rows:
-    """A few rows: `order` int64[rows, V], `x` float32 logits over the temperature (finite), `best`, `maximum` [rows]."""
+    """A few rows: `order` int64[rows, V], `x` float32[rows, V] logits over the temperature; of each row the largest."""
 
     order: torch.Tensor
     x: torch.Tensor

@@ -1,11 +1,12 @@
 """Launching the Triton kernels: two for plain rows, five where a row may be truncated, three more where rows wait.
 
-What a call writes is allocated when the sampler is made, its launches depend on shapes and on the flags of its arguments
-alone, and it never waits for the device: so it can be captured in a CUDA graph.
+What a call writes is allocated when the sampler is made, its launches depend on shapes and on the flags of its
+arguments alone, and it never waits for the device: so it can be captured in a CUDA graph.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -43,21 +44,40 @@ def options(tile: int, *, capped: bool = False) -> dict[str, Any]:
     return result
 
 
+#: A kernel, its grid, its arguments and its constants and options.
+Launch = Callable[[Any, tuple[int, ...], tuple[Any, ...], dict[str, Any]], None]
+
+
+def launch(kernel: Any, grid: tuple[int, ...], arguments: tuple[Any, ...], constants: dict[str, Any]) -> None:
+    """Run a kernel."""
+    kernel[grid](*arguments, **constants)
+
+
 class TritonSampler:
     """Scratch memory and launches for up to `rows` rows. `tile`: tokens of one program, a power of 2 and at least 128.
 
     `capacity`: tokens of a row that are kept for truncation, 16 bytes each. A row where more can survive is read again
-    from its logits at each step of the search, which is slow and gives the same token. `most`: candidates of a row.
+    from its logits at each step of the search, which is slow and gives the same token.
+    `most`: candidates of a row. `launch`: what is done with each launch.
     """
 
     def __init__(
-        self, vocabulary: int, rows: int, device: torch.device, *, tile: int, capacity: int, most: int
+        self,
+        vocabulary: int,
+        rows: int,
+        device: torch.device,
+        *,
+        tile: int,
+        capacity: int,
+        most: int,
+        launch: Launch = launch,
     ) -> None:
         self.vocabulary = vocabulary
         self.tile = tile
         self.capacity = capacity
         self.most = most
         self.narrow = min(tile, 1024)
+        self._launch = launch
 
         def empty(*shape: int, dtype: torch.dtype) -> torch.Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
@@ -95,35 +115,53 @@ class TritonSampler:
         shared = (*self._row_arguments(bits, rows, mask_ids, pool, end_allowed, ends), p.inverse_temperature)
         shape = {"ENDS": ends.tokens.shape[1], "GROUPS": self.tile // 8, "FORMAT": form}
         grid = (count, self.parts)
-        scan[grid](
-            *(*shared, p.top_k, p.top_p, p.min_p, p.seed, p.position),
-            *(self._first, self._score, self._legal, self._group_keys),
-            **{**shape, "TRUNCATES": p.truncates, **options(self.tile)},
+        self._launch(
+            scan,
+            grid,
+            (
+                *(*shared, p.top_k, p.top_p, p.min_p, p.seed, p.position),
+                *(self._first, self._score, self._legal, self._group_keys),
+            ),
+            {**shape, "TRUNCATES": p.truncates, **options(self.tile)},
         )
         padded = {"PARTS": self._padded}
         if p.truncates or p.logprobs:
-            weigh[grid](
-                *(*shared, p.top_k, p.top_p, p.want_logprob, self._first, self._weight),
-                **{**shape, **padded, **options(self.tile, capped=True)},
+            self._launch(
+                weigh,
+                grid,
+                (*shared, p.top_k, p.top_p, p.want_logprob, self._first, self._weight),
+                {**shape, **padded, **options(self.tile, capped=True)},
             )
         if p.truncates:
-            bound[(count,)](
-                *(self.vocabulary, mask_ids, pool.dense.shape[0], pool.list_offset.shape[0], p.inverse_temperature),
-                *(p.top_k, p.top_p, p.min_p, self._first, self._legal, self._weight, self._group_keys),
-                *(self._lowest, self._count, self.parts, self._groups),
-                **{**padded, "TILE": self.narrow, **options(self.narrow)},
+            self._launch(
+                bound,
+                (count,),
+                (
+                    *(self.vocabulary, mask_ids, pool.dense.shape[0], pool.list_offset.shape[0], p.inverse_temperature),
+                    *(p.top_k, p.top_p, p.min_p, self._first, self._legal, self._weight, self._group_keys),
+                    *(self._lowest, self._count, self.parts, self._groups),
+                ),
+                {**padded, "TILE": self.narrow, **options(self.narrow)},
             )
-            gather[grid](
-                *(*shared, p.top_p, self._first, self._lowest, self._count),
-                *(self._survivors, self._survivor_weights, self.capacity),
-                **{**shape, **padded, **options(self.tile, capped=True)},
+            self._launch(
+                gather,
+                grid,
+                (
+                    *(*shared, p.top_p, self._first, self._lowest, self._count),
+                    *(self._survivors, self._survivor_weights, self.capacity),
+                ),
+                {**shape, **padded, **options(self.tile, capped=True)},
             )
         shape["GROUPS"] = self.narrow // 8
-        finish[(count,)](
-            *(*shared, p.top_k, p.top_p, p.min_p, p.seed, p.position, p.want_logprob),
-            *(self._first, self._score, self._weight, self._lowest, self._count),
-            *(self._survivors, self._survivor_weights, self.capacity, out.tokens, out.logprobs, self.parts),
-            **{**shape, **padded, "TRUNCATES": p.truncates, "LOGPROBS": p.logprobs, **options(self.narrow)},
+        self._launch(
+            finish,
+            (count,),
+            (
+                *(*shared, p.top_k, p.top_p, p.min_p, p.seed, p.position, p.want_logprob),
+                *(self._first, self._score, self._weight, self._lowest, self._count),
+                *(self._survivors, self._survivor_weights, self.capacity, out.tokens, out.logprobs, self.parts),
+            ),
+            {**shape, **padded, "TRUNCATES": p.truncates, "LOGPROBS": p.logprobs, **options(self.narrow)},
         )
 
     def look_ahead(
@@ -142,25 +180,38 @@ class TritonSampler:
         p = parameters
         inputs = (bits, bits.stride(0), rows)
         masks = sampled if possible is None else possible
-        tokens = (self.vocabulary, status, masks.view(torch.uint8), int(possible is None), ends.tokens, ends.count)
+        tokens = (self.vocabulary, status, masks.view(torch.uint8), ends.tokens, ends.count)
         shape = {"ENDS": ends.tokens.shape[1], "GROUPS": self.tile // 8, "FORMAT": form, "MOST": self.most}
+        shape["EVERY"] = possible is None
         grid = (count, self.parts)
-        score_parts[grid](
-            *(*inputs, *tokens, p.inverse_temperature, p.seed, p.position, p.want_logprob),
-            *(self._first, self._legal, self._part_best),
-            **{**shape, **options(self.tile)},
+        self._launch(
+            score_parts,
+            grid,
+            (
+                *(*inputs, *tokens, p.inverse_temperature, p.seed, p.position, p.want_logprob),
+                *(self._first, self._legal, self._part_best),
+            ),
+            {**shape, **options(self.tile)},
         )
-        merge_parts[(count,)](
-            *(*inputs, status, p.inverse_temperature, p.top_p, p.want_logprob, self.parts),
-            *(self._first, self._legal, self._part_best, sampled, out.count, out.tokens, out.x, out.rank),
-            *(out.weight, out.above, out.possible, out.total, out.largest, self._orders),
-            **{"FORMAT": form, "PARTS": self._padded, "MOST": self.most, **options(self.narrow)},
+        self._launch(
+            merge_parts,
+            (count,),
+            (
+                *(*inputs, status, p.inverse_temperature, p.want_logprob, self.parts),
+                *(self._first, self._legal, self._part_best, sampled, out.count, out.tokens, out.x, out.rank),
+                *(out.weight, out.above, out.possible, out.total, out.largest, self._orders),
+            ),
+            {"FORMAT": form, "PARTS": self._padded, "MOST": self.most, **options(self.narrow)},
         )
         if p.truncates:
-            measure[grid](
-                *(*inputs, *tokens, p.inverse_temperature, p.top_k, p.top_p, p.min_p, p.want_logprob),
-                *(self._first, self._orders, out.rank, out.above, out.total),
-                **{**shape, "PARTS": self._padded, **options(self.tile)},
+            self._launch(
+                measure,
+                grid,
+                (
+                    *(*inputs, *tokens, p.inverse_temperature, p.top_k, p.top_p, p.min_p, p.want_logprob),
+                    *(self._first, self._orders, out.rank, out.above, out.total),
+                ),
+                {**shape, "PARTS": self._padded, **options(self.tile)},
             )
 
     def apply_masks(
@@ -175,9 +226,11 @@ class TritonSampler:
         bits, form = bits_of(logits)
         width = logits.shape[1]
         shape = {"ENDS": ends.tokens.shape[1], "GROUPS": self.tile // 8, "MINUS_INFINITY": _MINUS_INFINITY[form]}
-        apply[(mask_ids.shape[0], triton.cdiv(width, self.tile))](
-            *(*self._row_arguments(bits, rows, mask_ids, pool, end_allowed, ends), width),
-            **{**shape, **options(self.tile)},
+        self._launch(
+            apply,
+            (mask_ids.shape[0], triton.cdiv(width, self.tile)),
+            (*self._row_arguments(bits, rows, mask_ids, pool, end_allowed, ends), width),
+            {**shape, **options(self.tile)},
         )
 
     def _row_arguments(

@@ -4,6 +4,7 @@ Each program leaves its results in its own place, so the order in which programs
 mask (list, single token, none) are looked at by the programs that hold their entries, the first as a rule.
 """
 
+# mypy: allow-untyped-defs, allow-incomplete-defs
 from __future__ import annotations
 
 import triton
@@ -21,13 +22,12 @@ from .rows_triton import (
     order_tile,
     scaled,
     source_of,
-    tile_places,
     token_of,
 )
 
 
 @triton.jit
-def inverse_of(inverses, row):  # type: ignore[no-untyped-def]
+def inverse_of(inverses, row):
     """(greedy, 1 / temperature, which is 1 for a greedy row)."""
     inverse = tl.load(inverses + row)
     return inverse == 0.0, tl.where(inverse == 0.0, 1.0, inverse)
@@ -39,7 +39,7 @@ def scan(
     lists, ends, end_counts, end_allowed, inverses, top_ks, top_ps, min_ps, seeds, positions,
     part_first, part_score, part_legal, group_keys,
     ENDS: tl.constexpr, GROUPS: tl.constexpr, FORMAT: tl.constexpr, TRUNCATES: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Of each part: the first order, the best score of rows without truncation, and what truncation needs.
 
     `part_first`, `part_score` int64[rows, parts]; `part_legal` int32[rows, parts], its legal tokens; `group_keys`
@@ -90,7 +90,7 @@ def scan(
 
 
 @triton.jit
-def first_of_row(part_first, row, parts, PARTS: tl.constexpr):  # type: ignore[no-untyped-def]
+def first_of_row(part_first, row, parts, PARTS: tl.constexpr):
     """The largest of a row's results: PARTS is `parts` rounded up to a power of 2."""
     part = tl.arange(0, PARTS)
     return tl.max(tl.load(part_first + row.to(tl.int64) * parts + part, mask=part < parts, other=NONE), 0)
@@ -101,7 +101,7 @@ def weigh(
     logits, stride, rows, vocabulary, mask_ids, dense, dense_stride, dense_rows, list_offset, list_length, list_tokens,
     lists, ends, end_counts, end_allowed, inverses, top_ks, top_ps, want_logprob, part_first, part_weight,
     ENDS: tl.constexpr, GROUPS: tl.constexpr, FORMAT: tl.constexpr, PARTS: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """`part_weight` int64[rows, parts]: the weights of each part's legal tokens, for rows that need their sum.
 
     Those are rows that ask for a log-probability, or have top-p without top-k. Parts whose first token weighs nothing
@@ -115,7 +115,7 @@ def weigh(
     best = first_of_row(part_first, row, parts, PARTS)
     own = tl.load(part_first + place)
     total = tl.full((), 0, tl.int64)
-    greedy, inverse = inverse_of(inverses, row)
+    _greedy, inverse = inverse_of(inverses, row)
     if needed & (own != NONE):
         maximum = scaled(key_of(best), inverse)
         # Below exp(-29) a weight is 0: `masks.scan_numba.lowest_key_of`.
@@ -137,7 +137,7 @@ def gather(
     lists, ends, end_counts, end_allowed, inverses, top_ps, part_first, lowest_keys, candidate_count,
     candidates, candidate_weights, capacity,
     ENDS: tl.constexpr, GROUPS: tl.constexpr, FORMAT: tl.constexpr, PARTS: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Orders of the tokens that can survive truncation, in any order, with their weights where top-p needs them.
 
     `lowest_keys` int32[rows]: the least key that can, or KEY_LOWEST where nothing is to be gathered (`bound`).
@@ -163,7 +163,7 @@ def gather(
         base = row.to(tl.int64) * capacity
         tl.store(candidates + base + slot, order, mask=chosen)
         if tl.load(top_ps + row) < 1.0:
-            greedy, inverse = inverse_of(inverses, row)
+            _greedy, inverse = inverse_of(inverses, row)
             maximum = scaled(key_of(first_of_row(part_first, row, parts, PARTS)), inverse)
             value = weight(scaled(key_of(order), inverse) - maximum)
             tl.store(candidate_weights + base + slot, value, mask=chosen)

@@ -5,6 +5,7 @@ how many tokens, or how much weight, come before an order falls as the order ris
 every sum is exact and the cut is the one a full sort would make.
 """
 
+# mypy: allow-untyped-defs, allow-incomplete-defs
 from __future__ import annotations
 
 import triton
@@ -33,20 +34,20 @@ GATHERED = tl.constexpr(5)
 
 
 @triton.jit
-def mass_limit(total, top_p):  # type: ignore[no-untyped-def]
+def mass_limit(total, top_p):
     """A token survives top-p iff the weight before it is below this."""
     limit = tl.math.ceil(total.to(tl.float64) * top_p.to(tl.float64)).to(tl.int64)
     return tl.maximum(tl.minimum(limit, total), 1)
 
 
 @triton.jit
-def weight_limit(min_p):  # type: ignore[no-untyped-def]
+def weight_limit(min_p):
     """A token survives min-p iff its weight is at least this."""
     return tl.math.ceil(tl.minimum(min_p.to(tl.float64), 1.0) * WEIGHT_SCALE).to(tl.int64)
 
 
 @triton.jit
-def lowest_key_of(limit, maximum_key, inverse):  # type: ignore[no-untyped-def]
+def lowest_key_of(limit, maximum_key, inverse):
     """A key such that every token below it weighs less than `limit` (`masks.scan_numba`)."""
     maximum = scaled(maximum_key, inverse)
     least = tl.maximum(limit, 2).to(tl.float64)
@@ -69,10 +70,10 @@ def bound(
     vocabulary, mask_ids, dense_rows, lists, inverses, top_ks, top_ps, min_ps,
     part_first, part_legal, part_weight, group_keys, lowest_keys, candidate_count, parts, groups,
     PARTS: tl.constexpr, TILE: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
-    """For each row with truncation and a wide mask, a key below which no token can survive (see `scan_triton.gather`)."""
+):  # fmt: skip
+    """For each truncated row with a wide mask, a key below which no token can survive (see `scan_triton.gather`)."""
     row = tl.program_id(0)
-    source, index = source_of(tl.load(mask_ids + row), dense_rows, lists)
+    source, _index = source_of(tl.load(mask_ids + row), dense_rows, lists)
     top_k = tl.load(top_ks + row)
     top_p = tl.load(top_ps + row)
     min_p = tl.load(min_ps + row)
@@ -117,7 +118,7 @@ def bound(
 def survivors_tile(
     source, index, first, vocabulary, logits, dense, dense_stride, list_offset, list_length, list_tokens,
     ends, end_count, end_allowed, candidates, count, lowest, GROUPS: tl.constexpr, FORMAT: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Orders of a tile of the tokens that truncation has to look at, from whatever source."""
     order = tl.full((GROUPS, 8), NONE, tl.int64)
     if source == GATHERED:
@@ -137,7 +138,7 @@ def split_at(
     middle, low, high, by_weight, source, index, vocabulary, logits, dense, dense_stride, list_offset, list_length,
     list_tokens, ends, end_count, end_allowed, candidates, candidate_weights, count, lowest, inverse, maximum,
     GROUPS: tl.constexpr, FORMAT: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Of the orders from `low` to `high`: the largest up to `middle`, the least beyond it; and how many tokens of the
     row, or how much weight, come before `middle`."""
     before = tl.full((), 0, tl.int64)
@@ -169,7 +170,7 @@ def finish(
     capacity, tokens, logprobs, parts,
     ENDS: tl.constexpr, GROUPS: tl.constexpr, FORMAT: tl.constexpr, PARTS: tl.constexpr,
     TRUNCATES: tl.constexpr, LOGPROBS: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """The token of each row and its log-probability, from what the passes before have left."""
     row = tl.program_id(0)
     greedy, inverse = inverse_of(inverses, row)
@@ -205,7 +206,7 @@ def finish(
             own_weights = candidate_weights + row.to(tl.int64) * capacity
             last = tl.full((), NONE, tl.int64)
             # First top-k, then top-p of what it leaves: each may move `last`, the last order that survives.
-            for turn in range(0, 2):
+            for turn in range(2):
                 by_weight = turn == 1
                 wanted = tl.where(by_weight, top_p < 1.0, top_k > 0)
                 if wanted:

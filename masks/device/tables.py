@@ -92,8 +92,8 @@ class DeviceParameters:
         names = ("top_k", "top_p", "min_p", "seed", "position", "want_logprob")
         truncates = bool(np.any((parameters.top_k > 0) | (parameters.top_p < 1) | (parameters.min_p > 0)))
         inverse = inverse_temperature(device_array(parameters.temperature, device))
-        tensors = [device_array(getattr(parameters, name), device) for name in names]
-        return cls(inverse, *tensors, truncates=truncates, logprobs=bool(np.any(parameters.want_logprob)))
+        tensors = {name: device_array(getattr(parameters, name), device) for name in names}
+        return cls(inverse, **tensors, truncates=truncates, logprobs=bool(np.any(parameters.want_logprob)))
 
 
 @dataclass(frozen=True)
@@ -132,5 +132,5 @@ class DeviceCandidates:
 
     def to_host(self, sampled: NDArray[np.int32], parameters: SamplingParameters) -> Candidates:
         """A copy that `Batch.settle` takes; waits for the device. `sampled`: the step's tokens, on the host."""
-        arrays = [tensor.cpu().numpy() for tensor in vars(self).values()]
-        return Candidates(len(arrays[0]), *arrays, sampled=sampled, parameters=parameters)
+        arrays: dict[str, Any] = {name: tensor.cpu().numpy() for name, tensor in vars(self).items()}
+        return Candidates(len(sampled), **arrays, sampled=sampled, parameters=parameters)
