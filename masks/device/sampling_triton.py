@@ -243,7 +243,8 @@ class TritonSampler:
         ends: DeviceEnds,
     ) -> tuple[Any, ...]:
         """What the passes over rows begin with."""
-        dense = pool.dense.view(torch.uint8)
+        # Tables without any mask have no bytes to view; no row is looked at then.
+        dense = pool.dense.view(torch.uint8) if pool.dense.shape[0] else pool.dense
         return (
             *(bits, bits.stride(0), rows, self.vocabulary, mask_ids, dense, dense.stride(0), dense.shape[0]),
             *(pool.list_offset, pool.list_length, pool.list_tokens, pool.list_offset.shape[0]),
