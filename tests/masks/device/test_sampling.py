@@ -251,10 +251,7 @@ def test_bad_arguments_are_refused() -> None:
         ("2 dimensions", (logits[0], ids, pool)),
         ("39 columns for 40", (logits[:, :39], ids, pool)),
         ("made for 2", (logits, ids.repeat(3), pool)),
-        (
-            "1 words, 2 needed",
-            (logits, ids, DeviceTables.of(MaskTables(np.zeros((1, 1), np.uint32), *_none()), DEVICE)),
-        ),
+        ("1 words, 2 needed", (logits, ids, DeviceTables.of(short, DEVICE))),
         ("parameters of 1 rows for 2", (logits, ids.repeat(2), pool)),
     ):
         with pytest.raises(ValueError, match=message):
