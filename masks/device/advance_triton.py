@@ -3,7 +3,7 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import triton
@@ -122,14 +122,18 @@ def advance(
     tl.store(end_allowed + row, end.to(tl.uint8), mask=active)
 
 
-def run(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> None:
-    """Advance the rows of `grammars` by `tokens`; None: only look up their masks."""
+def launch_of(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """(arguments, constants) of the launch that `run` makes."""
     g = grammars
-    rows = g.state.shape[0]
     arguments = (
         *(g.image, g.image.view(torch.uint8), g.directory, g.token_start, g.token_bytes, g.token_text),
         *(g.vocabulary.size, g.grammar, g.state, g.position, g.min_tokens, g.ends.tokens, g.ends.count),
-        *(g.state if tokens is None else tokens, g.mask_ids, g.end_allowed, g.accepted, rows),
+        *(g.state if tokens is None else tokens, g.mask_ids, g.end_allowed, g.accepted, g.state.shape[0]),
     )
-    constants = {"ENDS": g.ends.tokens.shape[1], "LANES": LANES, "MOVE": tokens is not None, "num_warps": 1}
-    advance[(triton.cdiv(rows, LANES),)](*arguments, **constants)
+    return arguments, {"ENDS": g.ends.tokens.shape[1], "LANES": LANES, "MOVE": tokens is not None, "num_warps": 1}
+
+
+def run(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> None:
+    """Advance the rows of `grammars` by `tokens`; None: only look up their masks."""
+    arguments, constants = launch_of(grammars, tokens)
+    advance[(triton.cdiv(grammars.state.shape[0], LANES),)](*arguments, **constants)
