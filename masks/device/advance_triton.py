@@ -53,7 +53,7 @@ def next_state(entry, image, image_bytes, state, byte, active):
     return tl.where(fits, single, target)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["vocabulary", "rows"])
 def advance(
     image, image_bytes, directory, token_start, token_bytes, token_text, vocabulary, grammars, states, positions,
     min_tokens, ends, end_counts, tokens, mask_ids, end_allowed, accepted, rows,

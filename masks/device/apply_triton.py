@@ -9,7 +9,7 @@ import triton.language as tl
 from .rows_triton import ALL, DENSE, LIST, SINGLE, mask_tile, source_of, tile_places
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["vocabulary", "dense_rows", "lists", "width"])
 def apply(
     logits, stride, rows, vocabulary, mask_ids, dense, dense_stride, dense_rows, list_offset, list_length, list_tokens,
     lists, ends, end_counts, end_allowed, width,

@@ -57,7 +57,7 @@ def possible_tile(
     )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["vocabulary"])
 def score_parts(
     logits, stride, rows, vocabulary, status, possible, ends, end_counts, inverses, seeds, positions,
     want_logprob, part_first, part_legal, part_best,
@@ -95,7 +95,7 @@ def score_parts(
             scores = tl.where(scores == best, NONE, scores)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["parts"])
 def merge_parts(
     logits, stride, rows, status, inverses, want_logprob, parts, part_first, part_legal, part_best, sampled,
     counts, tokens, xs, ranks, weights, aboves, possibles, totals, largests, orders,
@@ -142,7 +142,7 @@ def merge_parts(
     tl.store(counts + row, count)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["vocabulary"])
 def measure(
     logits, stride, rows, vocabulary, status, possible, ends, end_counts, inverses, top_ks, top_ps,
     min_ps, want_logprob, part_first, orders, ranks, aboves, totals,

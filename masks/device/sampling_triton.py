@@ -23,9 +23,9 @@ _FORMATS = {torch.float32: (torch.int32, 32), torch.bfloat16: (torch.int16, 16),
 _MINUS_INFINITY = {32: -0x800000, 16: -0x80, 10: -0x400}
 #: Tokens that a warp holds: one group of 8 a thread.
 TOKENS_A_WARP = 256
-#: Registers that a thread of the wide kernels may have, so that three programs of 256 threads fit on a multiprocessor.
-#: Without it ptxas keeps to fewer and spills.
-MAX_REGISTERS = 80
+#: Registers that a thread of the wide kernels may have: two programs of 256 threads on a multiprocessor, three where
+#: fewer do. Without a number ptxas keeps to fewer for some targets, and spills.
+MAX_REGISTERS = 96
 
 
 def bits_of(logits: torch.Tensor) -> tuple[torch.Tensor, int]:
@@ -122,7 +122,7 @@ class TritonSampler:
                 *(*shared, p.top_k, p.top_p, p.min_p, p.seed, p.position),
                 *(self._first, self._score, self._legal, self._group_keys),
             ),
-            {**shape, "TRUNCATES": p.truncates, **options(self.tile)},
+            {**shape, "TRUNCATES": p.truncates, **options(self.tile, capped=True)},
         )
         padded = {"PARTS": self._padded}
         if p.truncates or p.logprobs:

@@ -33,7 +33,7 @@ def inverse_of(inverses, row):
     return inverse == 0.0, tl.where(inverse == 0.0, 1.0, inverse)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["vocabulary", "dense_rows", "lists"])
 def scan(
     logits, stride, rows, vocabulary, mask_ids, dense, dense_stride, dense_rows, list_offset, list_length, list_tokens,
     lists, ends, end_counts, end_allowed, inverses, top_ks, top_ps, min_ps, seeds, positions,
@@ -96,7 +96,7 @@ def first_of_row(part_first, row, parts, PARTS: tl.constexpr):
     return tl.max(tl.load(part_first + row.to(tl.int64) * parts + part, mask=part < parts, other=NONE), 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["vocabulary", "dense_rows", "lists"])
 def weigh(
     logits, stride, rows, vocabulary, mask_ids, dense, dense_stride, dense_rows, list_offset, list_length, list_tokens,
     lists, ends, end_counts, end_allowed, inverses, top_ks, top_ps, want_logprob, part_first, part_weight,
@@ -131,7 +131,7 @@ def weigh(
     tl.store(part_weight + place, total)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["vocabulary", "dense_rows", "lists", "capacity"])
 def gather(
     logits, stride, rows, vocabulary, mask_ids, dense, dense_stride, dense_rows, list_offset, list_length, list_tokens,
     lists, ends, end_counts, end_allowed, inverses, top_ps, part_first, lowest_keys, candidate_count,

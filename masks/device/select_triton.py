@@ -65,7 +65,7 @@ def lowest_key_of(limit, maximum_key, inverse):
     return low.to(tl.int32)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["vocabulary", "dense_rows", "lists", "parts", "groups"])
 def bound(
     vocabulary, mask_ids, dense_rows, lists, inverses, top_ks, top_ps, min_ps,
     part_first, part_legal, part_weight, group_keys, lowest_keys, candidate_count, parts, groups,
@@ -162,7 +162,7 @@ def split_at(
     return before, below, above
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["vocabulary", "dense_rows", "lists", "parts", "capacity"])
 def finish(
     logits, stride, rows, vocabulary, mask_ids, dense, dense_stride, dense_rows, list_offset, list_length, list_tokens,
     lists, ends, end_counts, end_allowed, inverses, top_ks, top_ps, min_ps, seeds, positions, want_logprob,
