@@ -34,6 +34,7 @@ D_CLASSES = tl.constexpr(_g.D_CLASSES)
 D_FIELDS = tl.constexpr(_g.D_FIELDS)
 #: Rows of one program.
 LANES = 32
+OPTIONS = {"num_warps": 1, "enable_fp_fusion": False}
 
 
 @triton.jit
@@ -130,7 +131,7 @@ def launch_of(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> tuple[tu
         *(g.vocabulary.size, g.grammar, g.state, g.position, g.min_tokens, g.ends.tokens, g.ends.count),
         *(g.state if tokens is None else tokens, g.mask_ids, g.end_allowed, g.accepted, g.state.shape[0]),
     )
-    return arguments, {"ENDS": g.ends.tokens.shape[1], "LANES": LANES, "MOVE": tokens is not None, "num_warps": 1}
+    return arguments, {"ENDS": g.ends.tokens.shape[1], "LANES": LANES, "MOVE": tokens is not None, **OPTIONS}
 
 
 def run(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> None:

@@ -158,27 +158,36 @@ def entries_of(source, index, list_length, end_count, vocabulary):
 
 
 @triton.jit
+def masked_orders(bits, first, vocabulary, logits, GROUPS: tl.constexpr, FORMAT: tl.constexpr):
+    """Orders of the tokens from `first` on whose bit is set in `bits` (`mask_tile`).
+
+    Without any the logits are not looked at, else they are read in groups of 8 whose byte of the mask is not 0: the 32
+    bytes of a sector in float32.
+    """
+    order = tl.full((GROUPS, 8), NONE, tl.int64)
+    if tl.max(bits, 0) != 0:
+        token = tile_places(first, GROUPS)
+        read = tl.broadcast_to((bits != 0)[:, None], (GROUPS, 8))
+        # Whole groups, in wide loads; in the last tile none of the places past the vocabulary.
+        if first + 8 * GROUPS > vocabulary:
+            key = load_keys(logits, token, read & (token < vocabulary), FORMAT)
+        else:
+            key = load_keys(logits, token, read, FORMAT)
+        legal = ((bits[:, None] >> tl.arange(0, 8)[None, :]) & 1) != 0
+        order = tl.where(legal & (key > KEY_LOWEST), order_of(key, token), NONE)
+    return order
+
+
+@triton.jit
 def order_tile(
     source, index, first, vocabulary, logits, dense, dense_stride, list_offset, list_length, list_tokens,
     ends, end_count, end_allowed, GROUPS: tl.constexpr, FORMAT: tl.constexpr,
 ):  # fmt: skip
-    """Orders of a tile of the row, NONE where not legal; a tile without any costs no look at the logits.
-
-    Logits are read in groups of 8 whose byte of the mask is not 0: the 32 bytes of a sector in float32.
-    """
+    """Orders of a tile of the row, NONE where not legal."""
     order = tl.full((GROUPS, 8), NONE, tl.int64)
     if (source == ALL) | (source == DENSE):
         bits = mask_tile(source, index, first, vocabulary, dense, dense_stride, ends, end_count, end_allowed, GROUPS)
-        if tl.max(bits, 0) != 0:
-            token = tile_places(first, GROUPS)
-            read = tl.broadcast_to((bits != 0)[:, None], (GROUPS, 8))
-            # Whole groups, in wide loads; in the last tile none of the places past the vocabulary.
-            if first + 8 * GROUPS > vocabulary:
-                key = load_keys(logits, token, read & (token < vocabulary), FORMAT)
-            else:
-                key = load_keys(logits, token, read, FORMAT)
-            legal = ((bits[:, None] >> tl.arange(0, 8)[None, :]) & 1) != 0
-            order = tl.where(legal & (key > KEY_LOWEST), order_of(key, token), NONE)
+        order = masked_orders(bits, first, vocabulary, logits, GROUPS, FORMAT)
     else:
         token, legal = list_tile(
             source, index, first, vocabulary, list_offset, list_length, list_tokens, ends, end_count, end_allowed,

@@ -14,7 +14,7 @@ import triton
 
 from .apply_triton import apply
 from .candidates_triton import measure, merge_parts, score_parts
-from .scan_triton import gather, scan, weigh
+from .scan_triton import STEPS, gather, scan, weigh
 from .select_triton import bound, finish
 from .tables import DeviceCandidates, DeviceEnds, DeviceParameters, DeviceResult, DeviceTables
 
@@ -90,6 +90,7 @@ class TritonSampler:
         self._score = empty(rows, self.parts, dtype=torch.int64)
         self._legal = empty(rows, self.parts, dtype=torch.int32)
         self._weight = empty(rows, self.parts, dtype=torch.int64)
+        self._steps = empty(rows, self.parts, STEPS.value, dtype=torch.int64)
         self._group_keys = empty(rows, self._groups, dtype=torch.int32)
         self._lowest = empty(rows, dtype=torch.int32)
         self._count = empty(rows, dtype=torch.int32)
@@ -129,8 +130,8 @@ class TritonSampler:
             self._launch(
                 weigh,
                 grid,
-                (*shared, p.top_k, p.top_p, p.want_logprob, self._first, self._weight),
-                {**shape, **padded, **options(self.tile, capped=True)},
+                (*shared, p.top_k, p.top_p, p.want_logprob, self._first, self._weight, self._steps),
+                {**shape, **padded, "TRUNCATES": p.truncates, **options(self.tile, capped=True)},
             )
         if p.truncates:
             self._launch(
@@ -138,7 +139,7 @@ class TritonSampler:
                 (count,),
                 (
                     *(self.vocabulary, mask_ids, pool.dense.shape[0], pool.list_offset.shape[0], p.inverse_temperature),
-                    *(p.top_k, p.top_p, p.min_p, self._first, self._legal, self._weight, self._group_keys),
+                    *(p.top_k, p.top_p, p.min_p, self._first, self._legal, self._weight, self._steps, self._group_keys),
                     *(self._lowest, self._count, self.parts, self._groups),
                 ),
                 {**padded, "TILE": self.narrow, **options(self.narrow)},
@@ -147,7 +148,7 @@ class TritonSampler:
                 gather,
                 grid,
                 (
-                    *(*shared, p.top_p, self._first, self._lowest, self._count),
+                    *(*shared, p.top_p, self._first, self._group_keys, self._lowest, self._count),
                     *(self._survivors, self._survivor_weights, self.capacity),
                 ),
                 {**shape, **padded, **options(self.tile, capped=True)},

@@ -19,11 +19,18 @@ from .rows_triton import (
     best_score,
     entries_of,
     key_of,
+    mask_tile,
+    masked_orders,
     order_tile,
     scaled,
     source_of,
     token_of,
 )
+
+#: Distances below the largest scaled logit at which the weight of rows with top-p is known, so that few tokens are
+#: gathered that do not survive: 16 steps of half a nat.
+STEPS = tl.constexpr(16)
+STEP = tl.constexpr(0.5)
 
 
 @triton.jit
@@ -43,7 +50,7 @@ def scan(
     """Of each part: the first order, the best score of rows without truncation, and what truncation needs.
 
     `part_first`, `part_score` int64[rows, parts]; `part_legal` int32[rows, parts], its legal tokens; `group_keys`
-    int32[rows, 32-token groups], the largest key of each, for rows with top-k.
+    int32[rows, 32-token groups], the largest key of each.
     """
     row = tl.program_id(0)
     part = tl.program_id(1)
@@ -54,10 +61,8 @@ def scan(
     end_count = tl.load(end_counts + row)
     greedy, inverse = inverse_of(inverses, row)
     truncated = False
-    top_k = 0
     if TRUNCATES:
-        top_k = tl.load(top_ks + row)
-        truncated = (top_k > 0) | (tl.load(top_ps + row) < 1.0) | (tl.load(min_ps + row) > 0.0)
+        truncated = (tl.load(top_ks + row) > 0) | (tl.load(top_ps + row) < 1.0) | (tl.load(min_ps + row) > 0.0)
     best = tl.full((), NONE, tl.int64)
     score = tl.full((), NONE, tl.int64)
     legal = tl.full((), 0, tl.int32)
@@ -78,7 +83,7 @@ def scan(
             score = best_score(order, word, inverse, seed, position)
         if TRUNCATES:
             legal = tl.sum((order != NONE).to(tl.int32))
-            if wide & (top_k > 0):
+            if wide & truncated:
                 keys = tl.where(order == NONE, KEY_LOWEST, key_of(order))
                 keys = tl.max(tl.reshape(tl.max(keys, 1), (GROUPS // 4, 4)), 1)
                 group = place * (GROUPS // 4) + tl.arange(0, GROUPS // 4)
@@ -99,19 +104,24 @@ def first_of_row(part_first, row, parts, PARTS: tl.constexpr):
 @triton.jit(do_not_specialize=["vocabulary", "dense_rows", "lists"])
 def weigh(
     logits, stride, rows, vocabulary, mask_ids, dense, dense_stride, dense_rows, list_offset, list_length, list_tokens,
-    lists, ends, end_counts, end_allowed, inverses, top_ks, top_ps, want_logprob, part_first, part_weight,
-    ENDS: tl.constexpr, GROUPS: tl.constexpr, FORMAT: tl.constexpr, PARTS: tl.constexpr,
+    lists, ends, end_counts, end_allowed, inverses, top_ks, top_ps, want_logprob, part_first, part_weight, part_steps,
+    ENDS: tl.constexpr, GROUPS: tl.constexpr, FORMAT: tl.constexpr, PARTS: tl.constexpr, TRUNCATES: tl.constexpr,
 ):  # fmt: skip
     """`part_weight` int64[rows, parts]: the weights of each part's legal tokens, for rows that need their sum.
 
     Those are rows that ask for a log-probability, or have top-p without top-k. Parts whose first token weighs nothing
-    are not read again.
+    are not read again. `part_steps` int64[rows, parts, STEPS], for rows with top-p: the weights of the tokens at most
+    STEP, 2 * STEP, ... below the row's largest scaled logit.
     """
     row = tl.program_id(0)
     part = tl.program_id(1)
     parts = tl.num_programs(1)
     place = row.to(tl.int64) * parts + part
-    needed = (tl.load(want_logprob + row) != 0) | ((tl.load(top_ps + row) < 1.0) & (tl.load(top_ks + row) <= 0))
+    shares = (tl.load(top_ps + row) < 1.0) & (tl.load(top_ks + row) <= 0)
+    needed = (tl.load(want_logprob + row) != 0) | shares
+    if TRUNCATES:  # noqa: SIM102: known when it is compiled
+        if shares:
+            tl.store(part_steps + place * STEPS + tl.arange(0, STEPS), tl.full((STEPS,), 0, tl.int64))
     best = first_of_row(part_first, row, parts, PARTS)
     own = tl.load(part_first + place)
     total = tl.full((), 0, tl.int64)
@@ -126,15 +136,21 @@ def weigh(
                 dense_stride, list_offset, list_length, list_tokens, ends + row * ENDS, tl.load(end_counts + row),
                 tl.load(end_allowed + row), GROUPS, FORMAT,
             )  # fmt: skip
-            value = weight(scaled(key_of(order), inverse) - maximum)
-            total = tl.sum(tl.where(order != NONE, value, 0))
+            below = scaled(key_of(order), inverse) - maximum
+            value = tl.where(order != NONE, weight(below), 0)
+            total = tl.sum(value)
+            if TRUNCATES:  # noqa: SIM102
+                if shares:
+                    for i in range(STEPS):
+                        within = tl.sum(tl.where(below >= (i + 1) * -STEP, value, 0))
+                        tl.store(part_steps + place * STEPS + i, within)
     tl.store(part_weight + place, total)
 
 
 @triton.jit(do_not_specialize=["vocabulary", "dense_rows", "lists", "capacity"])
 def gather(
     logits, stride, rows, vocabulary, mask_ids, dense, dense_stride, dense_rows, list_offset, list_length, list_tokens,
-    lists, ends, end_counts, end_allowed, inverses, top_ps, part_first, lowest_keys, candidate_count,
+    lists, ends, end_counts, end_allowed, inverses, top_ps, part_first, group_keys, lowest_keys, candidate_count,
     candidates, candidate_weights, capacity,
     ENDS: tl.constexpr, GROUPS: tl.constexpr, FORMAT: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
@@ -150,11 +166,17 @@ def gather(
     own = tl.load(part_first + row.to(tl.int64) * parts + part)
     if (lowest > KEY_LOWEST) & (key_of(own) >= lowest):
         source, index = source_of(tl.load(mask_ids + row), dense_rows, lists)
-        order = order_tile(
-            source, index, part * 8 * GROUPS, vocabulary, logits + tl.load(rows + row) * stride, dense, dense_stride,
-            list_offset, list_length, list_tokens, ends + row * ENDS, tl.load(end_counts + row),
-            tl.load(end_allowed + row), GROUPS, FORMAT,
+        first = part * 8 * GROUPS
+        bits = mask_tile(
+            source, index, first, vocabulary, dense, dense_stride, ends + row * ENDS, tl.load(end_counts + row),
+            tl.load(end_allowed + row), GROUPS,
         )  # fmt: skip
+        # Groups of 32 without such a token are not read again.
+        group = (row.to(tl.int64) * parts + part) * (GROUPS // 4) + tl.arange(0, GROUPS // 4)
+        reached = (tl.load(group_keys + group) >= lowest).to(tl.int32)
+        reached = tl.reshape(tl.broadcast_to(reached[:, None], (GROUPS // 4, 4)), (GROUPS,))
+        bits = tl.where(reached != 0, bits, 0)
+        order = masked_orders(bits, first, vocabulary, logits + tl.load(rows + row) * stride, GROUPS, FORMAT)
         order = tl.reshape(order, (8 * GROUPS,))
         chosen = (order != NONE) & (key_of(order) >= lowest)
         begin = tl.atomic_add(candidate_count + row, tl.sum(chosen.to(tl.int32), 0))

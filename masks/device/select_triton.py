@@ -27,7 +27,7 @@ from .rows_triton import (
     tile_places,
     token_of,
 )
-from .scan_triton import first_of_row, inverse_of
+from .scan_triton import STEP, STEPS, first_of_row, inverse_of
 
 #: Source of a row's tokens beside those of `rows_triton`: what `gather` left.
 GATHERED = tl.constexpr(5)
@@ -47,28 +47,33 @@ def weight_limit(min_p):
 
 
 @triton.jit
-def lowest_key_of(limit, maximum_key, inverse):
-    """A key such that every token below it weighs less than `limit` (`masks.scan_numba`)."""
+def key_within(distance, maximum_key, inverse):
+    """The least key whose scaled logit is at most -`distance` below the largest."""
     maximum = scaled(maximum_key, inverse)
-    least = tl.maximum(limit, 2).to(tl.float64)
-    ratio = tl.full((), 2.0 * WEIGHT_SCALE, tl.float64) / least
-    bound = -(log64(ratio).to(tl.float32) + 0.01)
-    bound = tl.where(limit <= 1, -29.0, bound)
     low = tl.full((), KEY_LOWEST + 1, tl.int64)
     high = maximum_key.to(tl.int64)
     while low < high:
         middle = (low + high) >> 1
-        if scaled(middle.to(tl.int32), inverse) - maximum >= bound:
+        if scaled(middle.to(tl.int32), inverse) - maximum >= distance:
             high = middle
         else:
             low = middle + 1
     return low.to(tl.int32)
 
 
+@triton.jit
+def lowest_key_of(limit, maximum_key, inverse):
+    """A key such that every token below it weighs less than `limit` (`masks.scan_numba`)."""
+    least = tl.maximum(limit, 2).to(tl.float64)
+    ratio = tl.full((), 2.0 * WEIGHT_SCALE, tl.float64) / least
+    bound = -(log64(ratio).to(tl.float32) + 0.01)
+    return key_within(tl.where(limit <= 1, -29.0, bound), maximum_key, inverse)
+
+
 @triton.jit(do_not_specialize=["vocabulary", "dense_rows", "lists", "parts", "groups"])
 def bound(
     vocabulary, mask_ids, dense_rows, lists, inverses, top_ks, top_ps, min_ps,
-    part_first, part_legal, part_weight, group_keys, lowest_keys, candidate_count, parts, groups,
+    part_first, part_legal, part_weight, part_steps, group_keys, lowest_keys, candidate_count, parts, groups,
     PARTS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """For each truncated row with a wide mask, a key below which no token can survive (see `scan_triton.gather`)."""
@@ -108,6 +113,14 @@ def bound(
             # Tokens lighter than this weigh less together than what top-p leaves out.
             light = (total - mass_limit(total, top_p)) // legal + 1
             lowest = lowest_key_of(light, key_of(best), inverse)
+            # None survives below a distance within which there is enough weight.
+            enough = tl.full((), 0, tl.int32) + STEPS
+            for i in range(STEPS):
+                within = tl.sum(tl.load(part_steps + place * STEPS + i, mask=part < parts, other=0), 0)
+                if (within >= mass_limit(total, top_p)) & (i < enough):
+                    enough = tl.full((), 0, tl.int32) + i
+            if enough < STEPS:
+                lowest = tl.maximum(lowest, key_within((enough + 1).to(tl.float32) * -STEP, key_of(best), inverse))
         if (min_p > 0.0) & ((top_k <= 0) | (top_p >= 1.0)):
             lowest = tl.maximum(lowest, lowest_key_of(weight_limit(min_p), key_of(best), inverse))
     tl.store(lowest_keys + row, lowest)

@@ -58,8 +58,9 @@ def test_more_survivors_than_there_is_room_for(problem: dict[str, Any]) -> None:
     check(problem, "triton", capacity=2)
 
 
-@pytest.mark.parametrize("form", sorted(DTYPES))
-@pytest.mark.parametrize("backend", ["torch", "triton"])
+@pytest.mark.parametrize(
+    ("backend", "form"), [*(("torch", form) for form in sorted(DTYPES)), ("triton", "float32"), ("triton", "bits")]
+)
 def test_a_large_vocabulary(backend: str, form: str) -> None:
     """Several parts of several tiles, cuts far from both ends, parts that are skipped."""
     rng = np.random.default_rng(5)
@@ -101,7 +102,7 @@ def test_a_large_vocabulary(backend: str, form: str) -> None:
 def test_draws_follow_the_masked_softmax(backend: str, top_p: float) -> None:
     """Chi-square against the exact distribution of one row, drawn at many positions. The interpreter takes few."""
     rng = np.random.default_rng(11)
-    vocabulary, draws = 70, 120 if backend == "triton" and DEVICE == "cpu" else 6000
+    vocabulary, draws = 70, 100 if backend == "triton" and DEVICE == "cpu" else 6000
     logits = (rng.normal(size=(1, vocabulary)) * 1.5).astype(np.float32)
     allowed = sorted(rng.choice(vocabulary, 25, replace=False).tolist())
     problem = {
