@@ -119,7 +119,7 @@ def weigh(
     place = row.to(tl.int64) * parts + part
     shares = (tl.load(top_ps + row) < 1.0) & (tl.load(top_ks + row) <= 0)
     needed = (tl.load(want_logprob + row) != 0) | shares
-    if TRUNCATES:  # noqa: SIM102: known when it is compiled
+    if TRUNCATES:  # noqa: SIM102
         if shares:
             tl.store(part_steps + place * STEPS + tl.arange(0, STEPS), tl.full((STEPS,), 0, tl.int64))
     best = first_of_row(part_first, row, parts, PARTS)
