@@ -12,9 +12,10 @@ import torch
 import triton
 import triton.language as tl
 from device_problems import DEVICE, DTYPES, EMPTY, LIST, SINGLE, few, problems, tensor
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import stepmask
 from stepmask.masks import noise
 from stepmask.masks.device.noise_triton import gumbel, gumbel_bound
 from stepmask.masks.device.sampler import DeviceSampler
@@ -239,6 +240,39 @@ def test_the_bound_on_noise_is_above_it() -> None:
     assert above.min() > 0
     assert above[exact > 3].max() < 0.09
     assert bounds.max() < noise.NOISE_MAX + 1e-3
+
+
+@settings(max_examples=20)
+@given(st.data())
+def test_the_public_functions_take_device_tensors(data: Any) -> None:
+    """`sample` and `apply_masks` give the same for logits on a device (here: taken for such) as on the host."""
+    problem = data.draw(problems("float32"))
+    status = device.statuses(data.draw, len(problem["mask_ids"]))
+    possible = device.pack(np.random.default_rng(len(status)).random((1, problem["vocabulary"])) < 0.5)[0]
+    logits = problem.pop("logits")
+    expected = stepmask.sample(logits, **problem, status=status, possible=possible)
+    on_device = tensor(logits)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stepmask.masks.sampling._on_device", lambda logits: isinstance(logits, torch.Tensor))
+        if DEVICE == "cpu":
+            patch.setattr("stepmask.masks.device.sampler.triton_is_usable", lambda device: False)
+        found = stepmask.sample(on_device, **problem, status=status, possible=possible)
+        np.testing.assert_array_equal(found.tokens, expected.tokens)
+        np.testing.assert_array_equal(found.logprobs, expected.logprobs)
+        assert found.candidates is not None and expected.candidates is not None
+        assert found.candidates.sampled is found.tokens
+        for i in range(len(status)):
+            n = found.candidates.count[i]
+            assert n == expected.candidates.count[i]
+            np.testing.assert_array_equal(
+                found.candidates.tokens[i, : max(n, 0)], expected.candidates.tokens[i, : max(n, 0)]
+            )
+        del problem["parameters"]
+        stepmask.apply_masks(on_device, **problem)
+        with pytest.raises(ValueError, match="row numbers"):
+            stepmask.apply_masks(on_device, **{**problem, "rows": problem["rows"] + 99})
+    stepmask.apply_masks(logits, **problem)
+    np.testing.assert_array_equal(on_device.cpu().numpy(), logits)
 
 
 def test_bad_arguments_are_refused() -> None:
