@@ -395,6 +395,11 @@ class Sampler:
         apply_rows(*arguments)
 
 
+def _on_device(logits: Any) -> bool:
+    """Is it a torch tensor, and not in the host's memory?"""
+    return type(logits).__module__.partition(".")[0] == "torch" and logits.device.type != "cpu"
+
+
 def sample(
     logits: Any,
     mask_ids: NDArray[np.int32] | Sequence[int],
@@ -412,10 +417,19 @@ def sample(
 ) -> SampleResult:
     """`Sampler.sample` with scratch memory of its own and checked parameters; for a loop make a `Sampler`.
 
-    `vocabulary` defaults to the columns of `logits`; `candidates` is the most that a waiting row gives.
+    `vocabulary` defaults to the columns of `logits`; `candidates` is the most that a waiting row gives. Logits may also
+    be a torch tensor on a device: they are sampled there, and everything else is copied there and back, so for a loop
+    make a `masks.device.sampler.DeviceSampler`.
     """
     parameters.check()
     ids = np.asarray(mask_ids, np.int32)
+    if _on_device(logits):
+        from .device.once import sample_once
+
+        return sample_once(
+            logits, ids, pool, end_allowed=end_allowed, end_sets=end_sets, parameters=parameters, rows=rows,
+            status=status, possible=possible, out=out, vocabulary=vocabulary, candidates=candidates,
+        )  # fmt: skip
     sampler = Sampler(logits.shape[1] if vocabulary is None else vocabulary, ids.size, candidates)
     return sampler.sample(
         logits,
@@ -441,7 +455,15 @@ def apply_masks(
     rows: NDArray[np.int64] | None = None,
     vocabulary: int | None = None,
 ) -> None:
-    """`Sampler.apply_masks` with scratch memory of its own; `vocabulary` defaults to the columns of `logits`."""
+    """`Sampler.apply_masks` with scratch memory of its own; `vocabulary` defaults to the columns of `logits`.
+
+    Logits may also be a torch tensor on a device: see `sample`.
+    """
     ids = np.asarray(mask_ids, np.int32)
+    if _on_device(logits):
+        from .device.once import apply_once
+
+        apply_once(logits, ids, pool, end_allowed=end_allowed, end_sets=end_sets, rows=rows, vocabulary=vocabulary)
+        return
     sampler = Sampler(logits.shape[1] if vocabulary is None else vocabulary, ids.size)
     sampler.apply_masks(logits, pool, ids, end_allowed=end_allowed, end_sets=end_sets, rows=rows)

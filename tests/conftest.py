@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Before anything imports triton: without a GPU its kernels run in its interpreter. To test them on a GPU, set
+# STEPMASK_TEST_DEVICE=cuda.
+if os.environ.get("STEPMASK_TEST_DEVICE", "cpu") == "cpu":
+    os.environ["TRITON_INTERPRET"] = "1"
 
 # No deadline: the first example may compile a kernel.
 settings.register_profile("ci", derandomize=True, max_examples=50, deadline=None, database=None)

@@ -1,0 +1,99 @@
+"""Advancing rows by sampled tokens in plain torch operations. It waits for the device: loops end when all rows have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from ...grammar.automaton import FINAL
+from ..tables import KIND_EMPTY, KIND_SHIFT
+from .grammars import (
+    D_BYTE_CLASS,
+    D_CLASSES,
+    D_DENSE,
+    D_EDGES,
+    D_FLAGS,
+    D_MASK,
+    D_SINGLE_BYTE,
+    D_SINGLE_TARGET,
+    D_TOKEN_ID,
+    D_TOKEN_START,
+    D_TOKEN_TARGET,
+    FINISHED_STATE,
+)
+
+if TYPE_CHECKING:
+    from .grammars import DeviceGrammars
+
+_EMPTY = KIND_EMPTY << KIND_SHIFT
+
+
+def _read(array: torch.Tensor, place: torch.Tensor, chosen: torch.Tensor, other: int) -> torch.Tensor:
+    """array[place] as int64 where chosen, else `other`."""
+    return torch.where(chosen, array[torch.where(chosen, place, 0)].to(torch.int64), other)
+
+
+def run(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> None:
+    """Advance the rows of `grammars` by `tokens`; None: only look up their masks."""
+    g = grammars
+    image, image_bytes = g.image, g.image.view(torch.uint8)
+    active = g.grammar >= 0
+    entry = g.directory[g.grammar.clamp(min=0).to(torch.int64)]
+    state, position = g.state.to(torch.int64), g.position
+    if tokens is not None:
+        token = torch.where(active, tokens, -1).to(torch.int64)
+        open_row = active & (state != FINISHED_STATE)
+        mask = _read(image, entry[:, D_MASK] + state, open_row, -1)
+        final = (_read(image_bytes, entry[:, D_FLAGS] + state, open_row, 0) & FINAL) != 0
+        slot = torch.arange(g.ends.tokens.shape[1], device=g.device)
+        is_end = ((g.ends.tokens == token[:, None]) & (slot < g.ends.count[:, None])).any(1) & open_row & (token >= 0)
+        ends_now = is_end & final & ((position >= g.min_tokens) | (mask == _EMPTY))
+        target = torch.full_like(state, -1)
+        starts = entry[:, D_TOKEN_START] + state
+        edge, last = _read(image, starts, open_row, 0), _read(image, starts + 1, open_row, 0)
+        for _ in range(int((last - edge).max())):
+            named = open_row & (edge < last)
+            named &= _read(image, entry[:, D_TOKEN_ID] + edge, named, -1) == token
+            target = torch.where(named, _read(image, entry[:, D_TOKEN_TARGET] + edge, named, -1), target)
+            edge = edge + 1
+        text = open_row & ~is_end & (target < 0) & (token >= 0) & (token < g.vocabulary.size)
+        text &= _read(g.token_text, token, text, 0) != 0
+        at, stop = _read(g.token_start, token, text, 0), _read(g.token_start, token + 1, text, 0)
+        walked = state
+        for _ in range(int((stop - at).max())):
+            more = text & (at < stop) & (walked >= 0)
+            byte = _read(g.token_bytes, at, more, 0)
+            walked = torch.where(more, _next_state(entry, image, image_bytes, walked, byte, more), walked)
+            at = at + 1
+        target = torch.where(text, walked, target)
+        rests = open_row & (target >= 0)
+        rests &= _read(image, entry[:, D_MASK] + target, rests, -1) != -1
+        state = torch.where(ends_now, FINISHED_STATE, torch.where(rests, target, state))
+        moved = ends_now | rests
+        position = position + moved.to(torch.int32)
+        g.state.copy_(state)
+        g.position.copy_(position)
+        g.accepted.copy_(moved | ~active)
+    open_row = active & (state != FINISHED_STATE)
+    mask = _read(image, entry[:, D_MASK] + state, open_row, _EMPTY)
+    final = (_read(image_bytes, entry[:, D_FLAGS] + state, open_row, 0) & FINAL) != 0
+    end = final & ((position >= g.min_tokens) | (mask == _EMPTY))
+    g.mask_ids.copy_(torch.where(active, mask, g.mask_ids))
+    g.end_allowed.copy_(torch.where(active, end.to(torch.uint8), g.end_allowed))
+
+
+def _next_state(
+    entry: torch.Tensor,
+    image: torch.Tensor,
+    image_bytes: torch.Tensor,
+    state: torch.Tensor,
+    byte: torch.Tensor,
+    active: torch.Tensor,
+) -> torch.Tensor:
+    edge = _read(image, entry[:, D_EDGES] + state, active, -1)
+    column = _read(image_bytes, entry[:, D_BYTE_CLASS] + byte, edge >= 0, 0)
+    target = _read(image, entry[:, D_DENSE] + edge * entry[:, D_CLASSES] + column, edge >= 0, -1)
+    one = edge <= -2
+    fits = one & (_read(image_bytes, entry[:, D_SINGLE_BYTE] - 2 - edge, one, 0) == byte)
+    return torch.where(fits, _read(image, entry[:, D_SINGLE_TARGET] - 2 - edge, fits, -1), target)
