@@ -13,9 +13,9 @@ from .automaton import CALLS, FINITE, GUARDED, HAS_OPERATIONS, PLAIN, RECURSIVE,
 from .build import Symbols
 from .determinize import Dfa
 from .expression import Ranges
-from .link import FAR, Frames, link
+from .link import Frames, link
 from .loops import find_loops, spread_loops
-from .members import ANY, Guards
+from .members import ANY, FAR, Guards
 from .position import Int32Array, Uint8Array
 
 

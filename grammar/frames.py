@@ -33,8 +33,9 @@ from .expression import (
     Token,
 )
 from .limits import Limits
-from .link import FAR, Frames
+from .link import Frames
 from .loops import loop_classes, without_absent
+from .members import FAR
 from .nets import Apart, Nets, NotFlat
 from .recursive import RuleFrames, rule_frames
 from .rule_dfas import RuleDfas, rule_dfas

@@ -35,7 +35,8 @@ from .regions import Region
 from .tables import DeviceTables, device_array
 
 if TYPE_CHECKING:
-    from ..batch import Batch, Plan
+    from ..batch import Batch
+    from ..outcome import Plan
 
 #: Words (int32) of each of the two staging buffers: some 60 masks of a vocabulary of 128k.
 STAGING_WORDS = 1 << 18
