@@ -113,10 +113,12 @@ def automaton_of(
 ) -> Automaton:
     """The automaton of linked frames; `flags` are further ones of the header."""
     arrays, n_classes, acyclic = link(frames)
-    _add_guards(arrays, frames)
+    asked = np.zeros(len(arrays["edges"]), np.bool_)
+    if frames.guards:
+        _add_guards(arrays, frames)
+        keys = arrays["state_keys"]
+        asked = (keys >= 0) & (keys >> ANY & 1 == 0)
     arrays["state_loop"], found = find_loops(arrays, n_classes, loops)
-    keys = arrays["state_keys"]
-    asked = (keys >= 0) & (keys >> ANY & 1 == 0)
     spread_loops(arrays, n_classes, asked, arrays["state_loop"], found)
     arrays.update(loop_sections(found))
     calls = len(arrays["call_frame"]) > 0
@@ -153,10 +155,9 @@ def _add_guards(arrays: dict[str, Any], frames: Frames) -> None:
         used += table.size
     start = np.zeros(n_states + 1, np.int32)
     table = np.array(operations, np.int64).reshape(-1, 3)
-    if operations:
-        np.cumsum(np.bincount(table[:, 0], minlength=n_states), out=start[1:])
-        flags[keys >= 0] |= GUARDED
-        flags[np.unique(table[:, 0])] |= HAS_OPERATIONS
+    np.cumsum(np.bincount(table[:, 0], minlength=n_states), out=start[1:])
+    flags[keys >= 0] |= GUARDED
+    flags[np.unique(table[:, 0])] |= HAS_OPERATIONS
     arrays["state_keys"], arrays["operation_start"] = keys, start
     arrays["operation_bit"], arrays["operation_target"] = (table[:, i].astype(np.int32) for i in (1, 2))
     arrays["term_start"] = np.cumsum(term_count, dtype=np.int32)

@@ -87,6 +87,7 @@ SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
     ("frame_length", np.int64),  # [n_frames] fewest bytes of a string of the frame
     ("frame_first", np.int64),  # [n_frames * 4] bytes that its strings begin with, a bit each
     ("frame_follow", np.int64),  # [n_frames * 4] bytes that may come next when it has returned
+    # From here to `term_maximum`: empty where there is no frame of members.
     ("state_keys", np.int64),  # [n_states] the members that may begin next, a bit each; -1: nothing is asked
     ("operation_start", np.int32),  # [n_states + 1] where the operations of a state begin
     ("operation_bit", np.int32),  # [operations] bit of the member that begins, or ANY

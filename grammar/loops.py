@@ -186,10 +186,12 @@ def _staying(
         for at in range(m - 1, -1, -1):
             for i in range(n if at > 0 else len(candidates)):
                 s = i if at > 0 else candidates[i]
-                if alive[s, at] == 0 or edges[s] == -1:
+                if alive[s, at] == 0:
                     continue
-                good = True
+                good = edges[s] != -1
                 for e in range(class_edge[at], class_edge[at + 1]):
+                    if not good:
+                        break
                     previous = -1
                     for byte in range(low[e], high[e] + 1):
                         if edges[s] >= 0 and byte_class[byte] == previous:
@@ -199,15 +201,12 @@ def _staying(
                         if to < 0 or alive[to, 0 if target[e] == 1 else target[e]] == 0:
                             good = False
                             break
-                    if not good:
-                        break
                 if not good:
                     alive[s, at] = 0
                     changed = True
     result = np.zeros(n, np.uint8)
-    for i in range(len(candidates)):
-        if edges[candidates[i]] != -1:
-            result[candidates[i]] = alive[candidates[i], 0]
+    for s in range(n):
+        result[s] = alive[s, 0]
     return result
 
 
