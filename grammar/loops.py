@@ -10,7 +10,7 @@ import numpy.typing as npt
 from .._numba import helper, kernel
 from .automaton import COUNTER, FINAL, HAS_CALLS, HAS_OPERATIONS
 from .expression import ByteAutomaton, Characters, Expression, Machine, Ranges, Repeat
-from .position import Int32Array, Uint8Array
+from .position import Int32Array, Uint8Array, grown
 from .ranges import normalise, subtract
 from .simplify import children
 from .utf8 import count_code_points, fragment
@@ -172,41 +172,69 @@ def _staying(
     """Which of `candidates` every code point of a class leads to some of them, by flag of state.
 
     `alive[s, c]`: in the middle of a code point, at state `c` of the class's automaton, all ways to go on lead to
-    states that stay. At 0, between code points, only candidates do.
+    states that stay. At 0, between code points, only candidates do. Only pairs that candidates lead to are looked at.
     """
     n, m = len(edges), len(class_edge) - 1
-    alive = np.ones((n, m), np.uint8)
-    for s in range(n):
-        alive[s, 0] = 0
+    # By state of the class: one byte of each run of bytes of one class, where it leads, and how many bytes there are.
+    way_start = np.zeros(m + 1, np.int32)
+    way_byte = np.empty(256 * m, np.int32)
+    way_next = np.empty(256 * m, np.int32)
+    n_bytes = np.zeros(m, np.int32)
+    count = 0
+    for at in range(m):
+        for e in range(class_edge[at], class_edge[at + 1]):
+            previous = -1
+            for byte in range(low[e], high[e] + 1):
+                n_bytes[at] += 1
+                if byte_class[byte] != previous:
+                    previous = byte_class[byte]
+                    way_byte[count] = byte
+                    way_next[count] = 0 if target[e] == 1 else target[e]
+                    count += 1
+        way_start[at + 1] = count
+    alive = np.zeros((n, m), np.uint8)
+    pairs = np.empty(256, np.int64)
+    if len(candidates) > len(pairs):
+        pairs = np.empty(2 * len(candidates), np.int64)
+    n_pairs = 0
     for i in range(len(candidates)):
         alive[candidates[i], 0] = 1
+        pairs[n_pairs] = np.int64(candidates[i]) * m
+        n_pairs += 1
+    seen = alive.copy()
+    i = 0
+    while i < n_pairs:  # grows while it is read
+        s, at = pairs[i] // m, pairs[i] % m
+        i += 1
+        for way in range(way_start[at], way_start[at + 1]):
+            to = _edge(s, way_byte[way], byte_class, edges, dense, single_byte, single_target, n_classes)
+            after = way_next[way]
+            if to < 0 or (edges[s] < 0 and n_bytes[at] > 1):
+                alive[s, at] = 0
+                break
+            if after > 0 and not seen[to, after]:
+                seen[to, after] = 1
+                alive[to, after] = 1
+                if n_pairs == len(pairs):
+                    pairs = grown(pairs, 2 * n_pairs)
+                pairs[n_pairs] = to * m + after
+                n_pairs += 1
     changed = True
     while changed:
         changed = False
-        for at in range(m - 1, -1, -1):
-            for i in range(n if at > 0 else len(candidates)):
-                s = i if at > 0 else candidates[i]
-                if alive[s, at] == 0:
-                    continue
-                good = edges[s] != -1
-                for e in range(class_edge[at], class_edge[at + 1]):
-                    if not good:
-                        break
-                    previous = -1
-                    for byte in range(low[e], high[e] + 1):
-                        if edges[s] >= 0 and byte_class[byte] == previous:
-                            continue
-                        previous = byte_class[byte]
-                        to = _edge(s, byte, byte_class, edges, dense, single_byte, single_target, n_classes)
-                        if to < 0 or alive[to, 0 if target[e] == 1 else target[e]] == 0:
-                            good = False
-                            break
-                if not good:
+        for i in range(n_pairs - 1, -1, -1):
+            s, at = pairs[i] // m, pairs[i] % m
+            if not alive[s, at]:
+                continue
+            for way in range(way_start[at], way_start[at + 1]):
+                to = _edge(s, way_byte[way], byte_class, edges, dense, single_byte, single_target, n_classes)
+                if not alive[to, way_next[way]]:
                     alive[s, at] = 0
                     changed = True
+                    break
     result = np.zeros(n, np.uint8)
-    for s in range(n):
-        result[s] = alive[s, 0]
+    for i in range(len(candidates)):
+        result[candidates[i]] = alive[candidates[i], 0]
     return result
 
 

@@ -141,35 +141,41 @@ def _count_last(automaton, state, known):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _count_last_two(automaton, state, known):  # type: ignore[no-untyped-def]
-    """Strings of two continuation bytes that are alive from `state`; remembered in `known`."""
-    if known[state, 1] < 0:
+def _count_two(automaton, state, column, low, high, known):  # type: ignore[no-untyped-def]
+    """Strings of two continuation bytes, the first in low..high, that are alive from `state`; see `_count_after`."""
+    if known[state, column] < 0:
         total = 0
-        for byte in range(0x80, 0xC0):
+        for byte in range(low, high + 1):
             target = delta(automaton, state, byte)
             if target >= 0:
                 total += _count_last(automaton, target, known)
-        known[state, 1] = total
-    return known[state, 1]
+        known[state, column] = total
+    return known[state, column]
 
 
 @helper
-def _count_after(automaton, state, low, high, more, known):  # type: ignore[no-untyped-def]
-    """Strings of 1 + `more` continuation bytes, the first in low..high, that are alive from `state`."""
-    total = 0
-    if low == 0x80 and high == 0xBF and more < 2:
-        return _count_last(automaton, state, known) if more == 0 else _count_last_two(automaton, state, known)
-    for byte in range(low, high + 1):
-        target = delta(automaton, state, byte)
-        if target < 0:
-            continue
-        if more == 0:
-            total += 1
-        elif more == 1:
-            total += _count_last(automaton, target, known)
-        else:
-            total += _count_last_two(automaton, target, known)
-    return total
+def _count_after(automaton, state, lead, known):  # type: ignore[no-untyped-def]
+    """Code points that are alive from `state`, to which their first byte `lead` has led.
+
+    Remembered in `known` int32[states, 7], -1 at first: by what may come after the lead.
+    """
+    if lead < 0xE0:
+        return _count_last(automaton, state, known)
+    if lead < 0xF0:
+        if lead == 0xE0:
+            return _count_two(automaton, state, 2, 0xA0, 0xBF, known)
+        if lead == 0xED:
+            return _count_two(automaton, state, 3, 0x80, 0x9F, known)
+        return _count_two(automaton, state, 1, 0x80, 0xBF, known)
+    column = 4 if lead == 0xF0 else 5 if lead == 0xF4 else 6
+    if known[state, column] < 0:
+        total = 0
+        for byte in range(0x90 if lead == 0xF0 else 0x80, 0x90 if lead == 0xF4 else 0xC0):
+            target = delta(automaton, state, byte)
+            if target >= 0:
+                total += _count_two(automaton, target, 1, 0x80, 0xBF, known)
+        known[state, column] = total
+    return known[state, column]
 
 
 @kernel("void(int64, int64, int64[::1], uint8[::1])")
@@ -178,7 +184,7 @@ def exact_loops(automaton, n_states, sizes, exact):  # type: ignore[no-untyped-d
 
     `sizes`: how many such code points each loop class has. All of them are alive in `s`, so counting suffices.
     """
-    known = np.full((n_states, 2), -1, np.int32)
+    known = np.full((n_states, 7), -1, np.int32)
     for state in range(n_states):
         klass = load_i32(section(automaton, AT_STATE_LOOP), state)
         if klass < 0:
@@ -186,16 +192,13 @@ def exact_loops(automaton, n_states, sizes, exact):  # type: ignore[no-untyped-d
         start = restart_of(automaton, state, 0)
         total = 0
         for lead in range(0xC2, 0xF5):
-            low = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
-            high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
-            more = 0 if lead < 0xE0 else 1 if lead < 0xF0 else 2
             one = delta(automaton, state, lead)
             if one >= 0:
-                total += _count_after(automaton, one, low, high, more, known)
+                total += _count_after(automaton, one, lead, known)
             if start >= 0:
                 two = delta(automaton, start, lead)
                 if two >= 0:
-                    total += _count_after(automaton, two, low, high, more, known)
+                    total += _count_after(automaton, two, lead, known)
         exact[state] = 1 if total == sizes[klass] else 0
 
 

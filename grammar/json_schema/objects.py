@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _MAX_SETS_OF = 4
 #: Names behind the declared ones, each with the other names beside it, up to which these are put in.
 _MAX_UNDECLARED = 8
+#: States that putting them in may cost: at each place for a name, those of all names that may not stand there.
+_MAX_PUT_IN = 8_000
 #: Properties that are counted by states.
 _MAX_COUNTED = 16
 #: Bits of that register, those that count included, and alternatives that a condition on names may come to.
@@ -93,7 +95,8 @@ class _Object:
     def _other_names(self, names: OtherNames) -> list[_Member]:
         key = self._writer.other_key(names.constraint)
         # Put in beside the given names, both are one state in most places: a call would be a second way to read on.
-        if key is not None and len(self._names) - self._declared <= _MAX_UNDECLARED:
+        states = len(self._names) * sum(map(len, self._names))
+        if key is not None and len(self._names) - self._declared <= _MAX_UNDECLARED and states <= _MAX_PUT_IN:
             key = self._writer.inlined(key)
         return [] if key is None else self._with_values(key, names.literals, sorted(names.violations))
 
