@@ -26,6 +26,8 @@ TOKENS_A_WARP = 256
 #: Registers that a thread of the wide kernels may have: two programs of 256 threads on a multiprocessor, three where
 #: fewer do. Without a number ptxas keeps to fewer for some targets, and spills.
 MAX_REGISTERS = 96
+#: The same for `finish`, of which there is one program a row.
+FINISH_REGISTERS = 168
 
 
 def bits_of(logits: torch.Tensor) -> tuple[torch.Tensor, int]:
@@ -36,11 +38,11 @@ def bits_of(logits: torch.Tensor) -> tuple[torch.Tensor, int]:
     return logits.detach().view(integer), form
 
 
-def options(tile: int, *, capped: bool = False) -> dict[str, Any]:
+def options(tile: int, registers: int | None = None) -> dict[str, Any]:
     """How a kernel with a tile of so many tokens is compiled. A product and a sum must not become one rounding."""
     result: dict[str, Any] = {"num_warps": max(1, tile // TOKENS_A_WARP), "enable_fp_fusion": False}
-    if capped and torch.version.hip is None:
-        result["maxnreg"] = MAX_REGISTERS
+    if registers is not None and torch.version.hip is None:
+        result["maxnreg"] = registers
     return result
 
 
@@ -123,7 +125,7 @@ class TritonSampler:
                 *(*shared, p.top_k, p.top_p, p.min_p, p.seed, p.position),
                 *(self._first, self._score, self._legal, self._group_keys),
             ),
-            {**shape, "TRUNCATES": p.truncates, **options(self.tile, capped=True)},
+            {**shape, "TRUNCATES": p.truncates, **options(self.tile, MAX_REGISTERS)},
         )
         padded = {"PARTS": self._padded}
         if p.truncates or p.logprobs:
@@ -131,7 +133,7 @@ class TritonSampler:
                 weigh,
                 grid,
                 (*shared, p.top_k, p.top_p, p.want_logprob, self._first, self._weight, self._steps),
-                {**shape, **padded, "TRUNCATES": p.truncates, **options(self.tile, capped=True)},
+                {**shape, **padded, "TRUNCATES": p.truncates, **options(self.tile, MAX_REGISTERS)},
             )
         if p.truncates:
             self._launch(
@@ -151,9 +153,10 @@ class TritonSampler:
                     *(*shared, p.top_p, self._first, self._group_keys, self._lowest, self._count),
                     *(self._survivors, self._survivor_weights, self.capacity),
                 ),
-                {**shape, **padded, **options(self.tile, capped=True)},
+                {**shape, **padded, **options(self.tile, MAX_REGISTERS)},
             )
         shape["GROUPS"] = self.narrow // 8
+        finishing = options(self.narrow, FINISH_REGISTERS)
         self._launch(
             finish,
             (count,),
@@ -162,7 +165,7 @@ class TritonSampler:
                 *(self._first, self._score, self._weight, self._lowest, self._count),
                 *(self._survivors, self._survivor_weights, self.capacity, out.tokens, out.logprobs, self.parts),
             ),
-            {**shape, **padded, "TRUNCATES": p.truncates, "LOGPROBS": p.logprobs, **options(self.narrow)},
+            {**shape, **padded, "TRUNCATES": p.truncates, "LOGPROBS": p.logprobs, **finishing},
         )
 
     def look_ahead(
