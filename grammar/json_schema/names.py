@@ -7,7 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..build import build_positions
+from ..build import build_positions, closed_positions
+from ..determinize import determinize
 from ..expression import ALL_CODE_POINTS, EMPTY, ByteAutomaton, Characters, Expression, Machine, Ranges, Sequence
 from ..limits import Limits
 from ..position import Int32Array
@@ -18,6 +19,9 @@ from .escapes import QUOTE, RAW, Escapes, content, spelled_characters
 #: ASCII that stands for itself in a string, and all code points that are something else.
 _PLAIN = tuple((low, high) for low, high in ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7F)))
 _SPECIAL = subtract(ALL_CODE_POINTS, _PLAIN)
+
+#: States of a language of names that is looked at to list it.
+_MOST_STATES = 4096
 
 
 def other_names(names: Iterable[str], escapes: Escapes, unicode_escapes: bool) -> Expression:
@@ -135,3 +139,25 @@ def _special_rows(unicode_escapes: bool) -> tuple[Int32Array, Int32Array, int]:
     target = np.where(part.final[part.target], _FREE, part.target + _FIRST_SPECIAL)
     rows = np.stack([source + _FIRST_SPECIAL, part.low, part.high, target], axis=1).astype(np.int32)
     return rows[source == 0], rows[source != 0], part.n_states
+
+
+def listed(language: Expression, most: int, limits: Limits) -> list[str] | None:
+    """The strings of a language of code points, sorted; None where there are more than `most`."""
+    positions = closed_positions(Simplifier({}, limits).simplify(language), limits)
+    dfa = None if positions.is_empty else determinize(positions, 256, _MOST_STATES, limits.max_dfa_work)
+    if dfa is None:
+        return [] if positions.is_empty else None
+    table = dfa.columns(0, 256)
+    found: list[bytes] = []
+    work = [(0, b"")]
+    while work:
+        state, text = work.pop()
+        # All states lead to an end, so what is longer than there are states goes round for ever.
+        if len(text) > dfa.n_states or len(work) + len(found) > 256 * most:
+            return None
+        if dfa.final[state]:
+            found.append(text)
+            if len(found) > most:
+                return None
+        work += [(int(table[state, byte]), text + bytes((byte,))) for byte in (table[state] >= 0).nonzero()[0].tolist()]
+    return sorted(text.decode() for text in found)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _MAX_SETS_OF = 4
 #: Names behind the declared ones, each with the other names beside it, up to which these are put in.
 _MAX_UNDECLARED = 8
+#: And alternatives of one object: put into each of many, other names would multiply the states of one automaton.
+_MAX_WAYS = 4
 #: States that putting them in may cost: at each place for a name, those of all names that may not stand there.
 _MAX_PUT_IN = 8_000
 #: Properties that are counted by states.
@@ -57,17 +59,23 @@ class _Member:
         return Sequence((self.key, self.rest))
 
 
-def object_expression(writer: Writer, clause: ObjectClause, depth: int) -> Expression | None:
-    """The objects that satisfy a clause; None where that is easily seen to be none. Raises `GrammarError`."""
-    return _Object(writer, clause, depth).expression()
+def object_expression(writer: Writer, clause: ObjectClause, depth: int, ways: int) -> Expression | None:
+    """The objects that satisfy a clause; None where that is easily seen to be none. Raises `GrammarError`.
+
+    `ways`: how many clauses there are beside each other, this one included.
+    """
+    return _Object(writer, clause, depth, ways).expression()
 
 
 class _Object:
-    def __init__(self, writer: Writer, clause: ObjectClause, depth: int) -> None:
+    def __init__(self, writer: Writer, clause: ObjectClause, depth: int, ways: int) -> None:
+        self._ways = ways
         self._writer = writer
         self._clause = clause
         self._depth = depth
         self._shape = ObjectShape(writer.expander, clause)
+        if clause.minimum > 1:
+            self._shape.list_others()
         self._names = [name for name in self._shape.names if self._shape.may_have(name)]
         known = set(self._names)
         self._declared = sum(name in clause.declared for name in self._names)
@@ -96,7 +104,8 @@ class _Object:
         key = self._writer.other_key(names.constraint)
         # Put in beside the given names, both are one state in most places: a call would be a second way to read on.
         states = len(self._names) * sum(map(len, self._names))
-        if key is not None and len(self._names) - self._declared <= _MAX_UNDECLARED and states <= _MAX_PUT_IN:
+        few = self._ways <= _MAX_WAYS and len(self._names) - self._declared <= _MAX_UNDECLARED
+        if key is not None and few and states <= _MAX_PUT_IN:
             key = self._writer.inlined(key)
         return [] if key is None else self._with_values(key, names.literals, sorted(names.violations))
 

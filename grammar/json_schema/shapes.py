@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from ..errors import GrammarTooLarge
 from .clauses import ObjectClause, Selector, StringClause, Violation
+from .names import listed
 from .patterns import matches
 from .presence import names_in
 from .schemas import NOTHING_VALID, Literal, Literals
-from .strings import StringConstraint
+from .strings import StringConstraint, string_content
 
 if TYPE_CHECKING:
     from .expand import Expander
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _MAX_PATTERNS = 8
 
 
+#: Names that `propertyNames` lists, up to which each is a name of its own.
+_MAX_LISTED = 64
 #: Schemas that some property or item must violate: one may violate any set of them at once.
 MAX_VIOLATIONS = 6
 
@@ -58,6 +61,7 @@ class ObjectShape:
     def __init__(self, expander: Expander, clause: ObjectClause) -> None:
         self._expander = expander
         self.clause = clause
+        self._listed: list[str] = []
         self.others: list[tuple[Selector, Literal]] = list(clause.others)
         for scope, literal in clause.unevaluated:
             evaluated = clause.evaluated.get(scope)
@@ -74,6 +78,12 @@ class ObjectShape:
         for condition in clause.conditions:
             found.update(names_in(condition))
         found.update(clause.absent)
+        found.update(dict.fromkeys(self._listed))
+        if clause.names:
+            allowed = [constraint.allowed for constraint in self._name_constraints(frozenset(clause.names))]
+            if None not in allowed:  # no others but these
+                listed = sorted(frozenset().union(*(names for names in allowed if names is not None)))
+                found.update(dict.fromkeys(listed if len(listed) <= _MAX_LISTED else ()))
         selectors = [selector for selector, _ in self.others] + [violation.selector for violation in clause.violations]
         for selector in selectors:
             found.update(dict.fromkeys(sorted(selector.names)))
@@ -113,6 +123,17 @@ class ObjectShape:
     def _name_constraints(self, literals: Literals) -> list[StringConstraint]:
         clauses: list[StringClause] = self._expander.clauses(literals, "string")
         return [clause.constraint for clause in clauses]
+
+    def list_others(self) -> None:
+        """Take the names that no keyword names for names of their own, if they are few."""
+        names: list[str] = []
+        for other in self.other_names():
+            found = listed(string_content(other.constraint, self._expander.limits), _MAX_LISTED, self._expander.limits)
+            if found is None or len(names) + len(found) > _MAX_LISTED:
+                return
+            names += found
+        self._listed = sorted(set(names))
+        del self.names
 
     def other_names(self) -> list[OtherNames]:
         """The classes of the names that are not named. Raises `GrammarTooLarge`."""
@@ -157,11 +178,15 @@ class ObjectShape:
         """A class as it is, and the part of it in which a name violates `propertyNames`."""
         by_name = [i for i in violations if self.clause.violations[i].name is not None]
         found = [OtherNames(constraint, literals, violations.difference(by_name))]
-        for i in by_name:
-            name = self.clause.violations[i].name
-            assert name is not None
-            for other in self._name_constraints(frozenset((name,))):
-                found.append(OtherNames(constraint.intersect(other), literals, frozenset((i,))))
+        for chosen in subsets(by_name):
+            names = [constraint]
+            for i in chosen:
+                name = self.clause.violations[i].name
+                assert name is not None
+                more = self._name_constraints(frozenset((name,)))
+                names = [left.intersect(right) for left in names for right in more]
+            shown = violations.difference(by_name).union(chosen)
+            found += [OtherNames(one, literals, shown) for one in names]
         return found
 
     def may_violate(self, violation: Violation, name: str) -> bool:

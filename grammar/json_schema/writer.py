@@ -158,8 +158,10 @@ class Writer:
         """Write the rules of all arrays and objects that were asked for, and of those that these ask for."""
         while self._waiting:
             name, kind, clauses, depth = self._waiting.pop(0)
-            write = object_expression if kind == "object" else array_expression
-            found = [write(self, clause, depth) for clause in clauses]
+            if kind == "object":
+                found = [object_expression(self, clause, depth, len(clauses)) for clause in clauses]
+            else:
+                found = [array_expression(self, clause, depth) for clause in clauses]
             options = tuple(option for option in found if option is not None)
             self.rules[name] = options[0] if len(options) == 1 else Alternation(options)
 

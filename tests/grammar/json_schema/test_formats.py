@@ -74,7 +74,10 @@ def test_the_suite() -> None:
         left_out = name in LEFT_OUT and LEFT_OUT[name].match(text) is not None
         assert conforms(name, text) == (valid and not left_out), (draft, name, text)
         tested.setdefault(name, set()).add(valid)
-    assert set(tested) == set(FORMATS) and set(tested["hostname"]) == {True, False}
+    assert set(tested) == {name for name, entry in FORMATS.items() if entry.drafts} and set(tested["hostname"]) == {
+        True,
+        False,
+    }
 
 
 @pytest.mark.skipif(not (DATA / "data").is_dir(), reason="the shared data is not here")
@@ -89,7 +92,7 @@ def test_drafts_are_those_that_the_suite_tests_a_format_in() -> None:
 def test_every_format_says_what_it_is_and_has_strings() -> None:
     assert not (set(FORMATS) & set(ANNOTATION_FORMATS)) and not (set(REFUSED_FORMATS) & {*FORMATS, *ANNOTATION_FORMATS})
     for name, entry in FORMATS.items():
-        assert entry.name == name and entry.note and entry.drafts[-1] == DRAFTS[-1]
+        assert entry.name == name and entry.note and entry.drafts[-1:] in ((), (DRAFTS[-1],))
         expression = string_expression(StringConstraint(formats=frozenset({name})))
         assert expression is not None
         assert lengths(entry.expression)[0] <= 36

@@ -133,7 +133,20 @@ def test_objects_of_declared_keys(case: str, order: str) -> None:
         assert any(map(found.has, texts)) == is_valid, text
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    "order",
+    [
+        "declared",
+        pytest.param(
+            "any",
+            marks=pytest.mark.xfail(
+                raises=stepmask.GrammarTooLarge,
+                strict=True,
+                reason="conditions in any order are alternatives that multiply",
+            ),
+        ),
+    ],
+)
 def test_thirty_pairs_of_required_lists(order: str) -> None:
     """2^30 combinations of what is still owed, were each a state."""
     keys = [f"{side}{i}" for i in range(30) for side in "ab"]
