@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from .grammar.structural_tag import structural_tag
     from .integrations.compile_service import CompileError, CompileService, ServiceLimits
     from .masks.batch import Batch
+    from .masks.candidates import Candidates
     from .masks.compiled import CompiledGrammar, compile
     from .masks.errors import StackLimitError
     from .masks.matcher import Matcher
+    from .masks.outcome import Late, Outcome
     from .masks.sampling import apply_masks, sample
     from .masks.vocabulary import Vocabulary, VocabularyError
     from .masks.warm_up import warm_up
@@ -41,6 +43,7 @@ __version__ = "0.1.0"
 #: Public name -> the module that defines it.
 _HOMES = {
     "Batch": ".masks.batch",
+    "Candidates": ".masks.candidates",
     "CompileError": ".integrations.compile_service",
     "CompileService": ".integrations.compile_service",
     "CompiledGrammar": ".masks.compiled",
@@ -50,8 +53,10 @@ _HOMES = {
     "GrammarTooLarge": ".grammar.errors",
     "GrammarUnsatisfiable": ".grammar.errors",
     "GrammarUnsupported": ".grammar.errors",
+    "Late": ".masks.outcome",
     "Limits": ".grammar.limits",
     "Matcher": ".masks.matcher",
+    "Outcome": ".masks.outcome",
     "ServiceLimits": ".integrations.compile_service",
     "StackLimitError": ".masks.errors",
     "Vocabulary": ".masks.vocabulary",
@@ -75,6 +80,7 @@ _HOMES = {
 
 __all__ = [
     "Batch",
+    "Candidates",
     "CompileError",
     "CompileService",
     "CompiledGrammar",
@@ -84,8 +90,10 @@ __all__ = [
     "GrammarTooLarge",
     "GrammarUnsatisfiable",
     "GrammarUnsupported",
+    "Late",
     "Limits",
     "Matcher",
+    "Outcome",
     "ServiceLimits",
     "StackLimitError",
     "Vocabulary",

@@ -13,7 +13,13 @@ from typing import Any
 #: Modules whose import declares every kernel.
 KERNEL_MODULES = (".grammar.compile", ".masks.batch", ".masks.compiled", ".masks.sampling")
 #: Kernels whose first compilation takes as long as that of all others: two processes share the work so.
-SECOND_PROCESS = (".masks.walk", ".masks.context_walk", ".masks.prepare", ".masks.sampling_numba")
+SECOND_PROCESS = (
+    ".masks.walk",
+    ".masks.context_walk",
+    ".masks.prepare",
+    ".masks.sampling_numba",
+    ".masks.candidates_numba",
+)
 _LOCK = threading.Lock()
 _DONE: set[int] = set()
 
