@@ -86,6 +86,11 @@ class Engine:
             self._kept += 0  # touch every page now rather than in a step
 
     @property
+    def rows(self) -> Rows:
+        """How the rows' grammars are stepped."""
+        return self._rows
+
+    @property
     def is_idle(self) -> bool:
         """No request is running and none is waiting, for a slot or for its grammar."""
         return self._compiling.count == 0 and self._slots.is_idle

@@ -58,7 +58,8 @@ class Rows:
     ) -> None:
         """`budget_us` and `pool_masks` are the `Batch`'s."""
         self._batch = Batch(vocabulary, slots=slots, budget_us=budget_us, pool_masks=pool_masks)
-        #: Units of fuel that `plan` and `settle` have spent so far.
+        #: Units of fuel that `plan` and `settle` have in one step, and those that they have spent so far.
+        self.budget = self._batch.fuel
         self.fuel = 0
         self._sampler = Sampler(min(vocabulary.size, width), slots)
         self._parameters = SamplingParameters.build(slots, temperature=0.0)
