@@ -6,14 +6,13 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from common import Evictor
 from step_cases import MIX, StepCase, fresh
-from step_engine import BackEnd, PeerRows, ScriptedModel
+from step_engine import BackEnd, CallTimer, PeerRows, ScriptedModel
 
 from stepmask.integrations.engine import Engine, Handle, Request
 from stepmask.integrations.engine.recorder import PHASES
@@ -68,6 +67,8 @@ class Measured:
     steps: list[float] = field(default_factory=list)
     #: The step thread's time for masks and tokens of grammars (plan, settle, advance; a peer's filling of masks).
     grammar: list[float] = field(default_factory=list)
+    #: The same as processor time of the step thread, which other processes do not disturb.
+    grammar_cpu: list[float] = field(default_factory=list)
     #: Time between two tokens of an unconstrained row.
     victims: list[float] = field(default_factory=list)
     outcomes: dict[str, int] = field(default_factory=dict)
@@ -83,12 +84,13 @@ class Measured:
 class Driver:
     """Keeps the engine's slots full, and adds what the scenario adds. Called before each step."""
 
-    def __init__(self, engine: Engine, back_end: BackEnd, scenario: Scenario, mix: Sequence[Any], settings: Settings):
+    def __init__(self, engine: Engine, back_end: BackEnd, scenario: Scenario, settings: Settings, timer: CallTimer):
         self._engine = engine
         self._back_end = back_end
         self._scenario = scenario
         self._settings = settings
-        self._mix = mix
+        self._timer = timer
+        self._last_cpu = 0.0
         self._adversary_slots = max(1, settings.batch // 8) if scenario.pattern else 0
         structured = settings.batch // 2 if scenario.structured else 0
         self._structured: list[Handle | None] = [None] * structured
@@ -106,10 +108,13 @@ class Driver:
     def __call__(self) -> bool:
         """Between two steps; whether the run is over."""
         engine, settings = self._engine, self._settings
+        self.measured.grammar_cpu.append(self._timer.seconds - self._last_cpu)
+        self._last_cpu = self._timer.seconds
         if not self._timed and engine.recorder.steps >= settings.warm_steps:
             self._timed = True
             engine.recorder.clear()
             self._times = []
+            self.measured.grammar_cpu.clear()
             for i, handle in enumerate(self._free[:VICTIMS]):  # with hooks from now on
                 if handle is not None:
                     handle.cancel()
@@ -138,10 +143,11 @@ class Driver:
         return self._engine.submit(Request([0], max_tokens=10**6, ignore_eos=True, on_token=hook))
 
     def _well_behaved(self, place: int) -> Handle:
-        number = self._made % len(self._mix)
+        number = self._made % len(MIX)
         self._made += 1
+        grammar = self._back_end.known(MIX[number])
         # Every eighth row asks for log-probabilities, so it always waits for its mask.
-        request = Request([1 + number], self._mix[number], max_tokens=300, logprobs=place % 8 == 7, seed=self._made)
+        request = Request([1 + number], grammar, max_tokens=300, logprobs=place % 8 == 7, seed=self._made)
         return self._engine.submit(request)
 
     def _adversary(self) -> None:
@@ -168,7 +174,7 @@ class Driver:
         number = self._asked % len(cases) if cases else 0
         case = cases[number] if cases else fresh(self._asked)
         self._asked += 1
-        script = 1 + len(self._mix) + number
+        script = 1 + len(MIX) + number
         short = 300 if self._scenario.pattern == "resident" else 8
         request = Request([script], self._back_end.compiling(case), max_tokens=short, seed=self._asked)
         self._adversaries.append(self._engine.submit(request))
@@ -212,18 +218,20 @@ WALK_PART = 0.05
 
 def run(back_end: BackEnd, scenario: Scenario, split: Callable[[str], list[int]], settings: Settings) -> Measured:
     """One scenario with a new engine."""
-    mix = [back_end.compiled(case) for case in MIX]
+    for case in MIX:
+        back_end.known(case)
     free = split(" the river runs past old mills" * 40)
     samples = [case.sample for case in scenario.cases] or [fresh(0).sample]
     scripts = [free, *(split(case.sample) for case in MIX), *map(split, samples)]
     model = ScriptedModel(back_end.vocabulary, scripts, settings.forward_s, Evictor(settings.evict_mb))
     rows = back_end.rows(settings.batch, 2 * settings.batch if scenario.is_pool_small else None)
-    if isinstance(rows, PeerRows):
-        model.during = rows.fill
     engine = Engine(
         model, back_end.vocabulary, settings.batch, 4 * (settings.steps + settings.warm_steps) + 1024,
         budget_us=back_end.budget_us, compiler=back_end.service, rows=rows,
     )  # fmt: skip
-    driver = Driver(engine, back_end, scenario, mix, settings)
+    timer = CallTimer(rows, "plan", "settle", "advance", *(("fill",) if isinstance(rows, PeerRows) else ()))
+    if isinstance(rows, PeerRows):
+        model.during = rows.fill
+    driver = Driver(engine, back_end, scenario, settings, timer)
     engine.run(until=driver)
     return driver.finish()
