@@ -6,6 +6,7 @@ call for all rows.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import numpy.typing as npt
 
 from ...masks.arena import ACCEPTED, TOO_DEEP
 from ...masks.errors import StackLimitError
+from .collector import StepCollector
 from .compiling import Compiling
 from .grammar import Rows, StepPlan
 from .model import Model
@@ -43,8 +45,9 @@ class Engine:
     `refill=False` only when all are (static batching, for comparison). `budget_us` bounds the grammar work
     of a step (None: unbounded): a row whose mask is not there in time and whose token is not certain without
     it gets none in that step, keeps its logits, and takes the same token from them later. `compiler` is the
-    `CompileService` for requests whose grammar is not compiled yet: they wait for it without a slot. `submit`
-    and `Handle.cancel` may be called from any thread, everything else from one thread only.
+    `CompileService` for requests whose grammar is not compiled yet: they wait for it without a slot. `rows`: how the
+    rows' grammars are stepped, instead of `Rows` with these settings. `submit` and `Handle.cancel` may be called from
+    any thread, everything else from one thread only.
     """
 
     def __init__(
@@ -59,14 +62,17 @@ class Engine:
         compiler: CompileService | None = None,
         clock: Callable[[], float] = time.perf_counter,
         recorder: Recorder | None = None,
+        rows: Rows | None = None,
     ) -> None:
         self.recorder = recorder or Recorder()
+        self.recorder.open(slots)
         self._model = model
         self._max_length = max_length
         self._slots: Slots[Handle] = Slots(slots, refill=refill)
         self._compiling = Compiling(compiler, self._slots.enqueue)
         self._cache = model.open(slots, max_length)
-        self._rows = Rows(vocabulary, slots, model.vocabulary_size, budget_us)
+        self._rows = rows or Rows(vocabulary, slots, model.vocabulary_size, budget_us)
+        self._numbers = itertools.count(1)
         self._clock = StepClock(clock)
         # One entry a slot: the token that goes into the next forward, its position, and whether the
         # prompt before it is in the cache already.
@@ -78,6 +84,11 @@ class Engine:
         self._kept = np.zeros((slots, model.vocabulary_size), np.float32)
         if budget_us is not None:
             self._kept += 0  # touch every page now rather than in a step
+
+    @property
+    def rows(self) -> Rows:
+        """How the rows' grammars are stepped."""
+        return self._rows
 
     @property
     def is_idle(self) -> bool:
@@ -97,14 +108,26 @@ class Engine:
     def submit(self, request: Request) -> Handle:
         """Queue a request. Raises ValueError if this engine cannot serve it, and as `CompileService.submit`."""
         request.check(self._model.vocabulary_size, self._max_length)
-        handle = Handle(request, self)
+        handle = Handle(request, self, next(self._numbers))
         self._compiling.add(handle)
         return handle
 
-    def run(self) -> None:
-        """Step until no request is left."""
-        while not self.is_idle:
-            self.step_or_wait()
+    def run(self, until: Callable[[], bool] | None = None) -> None:
+        """Step until no request is left, or until `until()`, which is asked before each step.
+
+        Python's garbage collector runs between steps only.
+        """
+        if until is None:
+            until = self._is_done
+        with StepCollector() as collector:
+            while not until():
+                self.step_or_wait()
+                start = self._clock.read()
+                if collector.between_steps():
+                    self.recorder.charges.add("collect", "garbage collector", self._clock.read() - start, start)
+
+    def _is_done(self) -> bool:
+        return self.is_idle
 
     def step_or_wait(self) -> None:
         """A step; where no request can run, first wait for a grammar that is being compiled."""
@@ -117,6 +140,7 @@ class Engine:
         self._clock.start()
         self._drop_cancelled()
         self._seat_waiting()
+        fuel = self._rows.fuel
         plan = self._plan()
         outcomes = (0, 0, 0)
         if plan.decoding.any():
@@ -125,15 +149,17 @@ class Engine:
             result = self._rows.sample(logits, plan)
             self._clock.mark("sampling")
             outcome = self._rows.settle(result)
+            self._clock.mark("settle")
             answers = self._rows.advance(plan, outcome)
-            self._clock.mark("grammar")
+            self._clock.mark("advance")
+            self.recorder.waited(outcome.status)
             self._keep(logits, outcome.deferred)
             outcomes = count_outcomes(outcome.status[plan.decoding])
             for row in np.flatnonzero(plan.decoding & ~outcome.deferred).tolist():
                 self._deliver(row, int(outcome.tokens[row]), float(result.logprobs[row]), int(answers[row]))
             self._seat_waiting()
         self._clock.mark("other")
-        self.recorder.add(self._clock.times, outcomes)
+        self.recorder.add(self._clock.times, outcomes, start=self._clock.started, fuel=self._rows.fuel - fuel)
 
     def _forward(self, plan: StepPlan) -> npt.NDArray[np.float32]:
         """Logits of all rows: those of deferred rows are the ones they had.
@@ -161,10 +187,11 @@ class Engine:
         while True:
             self._clock.mark("other")
             for row in rows:
+                handle = self._handle(row)
                 self._prefill(row)
-            self._clock.mark("prefill")
+                self._charge("prefill", handle, self._clock.mark("prefill"))
             plan = self._rows.plan(self._decoding)
-            self._clock.mark("grammar")
+            self._clock.mark("plan")
             # A grammar that allows nothing but an end is at its end: no forward pass is spent on that.
             if not (plan.only_end | plan.limit).any():
                 return plan
@@ -210,11 +237,14 @@ class Engine:
             self._tokens[row] = token
             self._positions[row] += 1
             if request.on_token is not None:
+                self._clock.mark("other")
                 try:
                     request.on_token(token, log_probability if request.logprobs else math.nan)
                 except Exception as error:
                     self._finish(row, "error", error)
                     return
+                finally:
+                    self._charge("on_token", handle, self._clock.mark("hooks"))
             if len(handle.token_ids) == request.max_tokens or self._positions[row] == self._max_length:
                 self._finish(row, "length")
 
@@ -227,11 +257,15 @@ class Engine:
             if handle.cancel_requested:
                 self._finish(row, "cancelled")
                 continue
+            self.recorder.seated(row, handle.name)
+            self._clock.mark("other")
             try:
                 self._rows.seat(row, handle.request)
             except Exception as error:
                 self._finish(row, "error", error)
                 continue
+            finally:
+                self._charge("seat", handle, self._clock.mark("other"))
             seated.append(row)
         return seated
 
@@ -246,12 +280,17 @@ class Engine:
         handle = self._handle(row)
         self._rows.clear(row)
         self._slots.free(row)
+        self.recorder.left(row)
         self._decoding[row] = False
         self._deferred[row] = False
         self._positions[row] = 0
         self._tokens[row] = 0
         handle.error = error
         handle.finish_reason = reason
+
+    def _charge(self, what: str, handle: Handle, seconds: float) -> None:
+        """Say whose work the last mark of the clock was."""
+        self.recorder.charges.add(what, handle.name, seconds, self._clock.last - seconds)
 
     def _handle(self, row: int) -> Handle:
         handle = self._slots[row]

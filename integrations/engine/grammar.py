@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...masks.batch import Batch
-from ...masks.layout import LIMIT, READY
+from ...masks.layout import COUNT_VISITED, COUNT_WORK, LIMIT, READY
 from ...masks.outcome import Outcome
 from ...masks.sampling import Sampler, SampleResult, SamplingParameters
 from ...masks.tables import KIND_EMPTY, KIND_SHIFT, EndSets
@@ -48,8 +48,19 @@ class Rows:
     `width` is the model's number of logits, which may be more or fewer than the vocabulary has tokens.
     """
 
-    def __init__(self, vocabulary: Vocabulary, slots: int, width: int, budget_us: float | None) -> None:
-        self._batch = Batch(vocabulary, slots=slots, budget_us=budget_us)
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        slots: int,
+        width: int,
+        budget_us: float | None,
+        pool_masks: int | None = None,
+    ) -> None:
+        """`budget_us` and `pool_masks` are the `Batch`'s."""
+        self._batch = Batch(vocabulary, slots=slots, budget_us=budget_us, pool_masks=pool_masks)
+        #: Units of fuel that `plan` and `settle` have in one step, and those that they have spent so far.
+        self.budget = self._batch.fuel
+        self.fuel = 0
         self._sampler = Sampler(min(vocabulary.size, width), slots)
         self._parameters = SamplingParameters.build(slots, temperature=0.0)
         self._vocabulary_ends = tuple(vocabulary.eos or ())
@@ -89,7 +100,9 @@ class Rows:
     def plan(self, decoding: npt.NDArray[np.bool_]) -> StepPlan:
         """Mask ids of the rows in `decoding`, bool[rows], those that are there within the budget."""
         slots = np.where(decoding, self._batch_slots, NO_SLOT)
+        before = self._spent()
         plan = self._batch.plan(slots)
+        self.fuel += self._spent() - before
         has_grammar = slots != NO_SLOT
         ready = decoding & (plan.status == READY)
         only_end = ready & has_grammar & (plan.mask_ids >> KIND_SHIFT == KIND_EMPTY)
@@ -115,7 +128,10 @@ class Rows:
     def settle(self, result: SampleResult) -> Outcome:
         """Tokens of the waiting rows too, where they are certain within the budget; the others are deferred."""
         assert result.candidates is not None
-        return self._batch.settle(result.candidates)
+        before = self._spent()
+        outcome = self._batch.settle(result.candidates)
+        self.fuel += self._spent() - before
+        return outcome
 
     def advance(self, plan: StepPlan, outcome: Outcome) -> npt.NDArray[np.uint8]:
         """Take each row's token into its grammar; uint8[rows] as `Batch.advance` (ACCEPTED without one)."""
@@ -123,6 +139,10 @@ class Rows:
         answers = self._batch.advance(np.where(taken, self._batch_slots, NO_SLOT), outcome.tokens)
         self._parameters.position += taken
         return answers
+
+    def _spent(self) -> int:
+        counters = self._batch.counter_values
+        return int(counters[COUNT_WORK] - counters[COUNT_VISITED])
 
     def _write_end_sets(self) -> None:
         start = np.zeros(len(self._ends) + 1, np.int32)

@@ -99,6 +99,8 @@ class Handle:
 
     request: Request
     engine: Engine = field(repr=False)
+    #: Its place in the order in which the engine's requests came, from 1.
+    number: int = 0
     #: Tokens made so far, without the end token.
     token_ids: list[int] = field(default_factory=list)
     log_probabilities: list[float] = field(default_factory=list)
@@ -108,6 +110,11 @@ class Handle:
     cancel_requested: bool = False
     #: The compile that the request waits for before it can have a slot.
     compiling: Future[Any] | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """What the recorder calls it."""
+        return f"request {self.number}" + (f" of {self.request.tenant}" if self.request.tenant else "")
 
     @property
     def is_finished(self) -> bool:
@@ -136,6 +143,6 @@ class Handle:
 
     def result(self) -> Result:
         """Run the engine until this request is finished. An "error" is reported in the result, not raised."""
-        while self.finish_reason is None:
-            self.engine.step_or_wait()
+        self.engine.run(until=lambda: self.is_finished)
+        assert self.finish_reason is not None
         return Result(tuple(self.token_ids), self.finish_reason, self.error, tuple(self.log_probabilities))

@@ -9,7 +9,6 @@ import pytest
 
 import stepmask
 from stepmask.integrations.engine.engine import Engine, NoLegalToken
-from stepmask.integrations.engine.recorder import PHASES, Recorder, StepClock
 from stepmask.integrations.engine.request import Request
 from stepmask.integrations.engine.synthetic import SyntheticModel
 from stepmask.masks.batch import Plan
@@ -320,36 +319,6 @@ def test_a_stack_limit_ends_its_own_request(
     failed = [handle for handle in nested if handle.finish_reason == "error"]
     assert failed and all(isinstance(handle.error, stepmask.StackLimitError) for handle in failed)
     assert all(handle.finish_reason == "stop" for handle in nested if handle not in failed)
-
-
-def test_recorder_charges_each_phase() -> None:
-    now = [0.0]
-    clock = StepClock(lambda: now[0])
-    recorder = Recorder(capacity=4)
-    for step in range(6):
-        clock.start()
-        for phase, seconds in (("forward", 1.0 + step), ("grammar", 0.25), ("sampling", 0.5), ("grammar", 0.25)):
-            now[0] += seconds
-            clock.mark(phase)
-        recorder.add(clock.times)
-    assert recorder.steps == 6
-    assert recorder.times().shape == (4, len(PHASES))
-    percentiles = recorder.percentiles()
-    assert percentiles["grammar"].p50 == pytest.approx(0.5)
-    assert percentiles["forward"].maximum == pytest.approx(6.0)
-    assert percentiles["forward"].p50 == pytest.approx(4.5)
-    assert percentiles["step"].maximum == pytest.approx(7.0)
-    assert percentiles["prefill"].maximum == 0.0
-    assert recorder.table().splitlines()[0].split() == ["ms", "p50", "p99", "max"]
-    recorder.clear()
-    assert recorder.percentiles()["step"].p99 == 0.0
-
-
-def test_the_engine_records_every_step(vocabulary: stepmask.Vocabulary) -> None:
-    engine = engine_of(vocabulary)
-    engine.submit(Request([1], max_tokens=7, ignore_eos=True)).result()
-    assert engine.recorder.steps == 7
-    assert (engine.recorder.times() >= 0).all()
 
 
 def test_synthetic_logits_depend_on_the_row_alone() -> None:

@@ -1,0 +1,204 @@
+"""What does one bad grammar do to everybody else's step?
+
+    python bench/step_budget.py --tokenizer tokenizer.json [--scenarios NAME ...] [--backends NAME ...] [--hard ID ...]
+
+The bundled engine with a model that writes given texts: half of the rows unconstrained or the adversary's (an eighth),
+half well-behaved structured answers. A forward pass is a real wait, in which an array is streamed through the caches.
+Scenarios: *alone* (unconstrained rows only), *mix* (no adversary), *hard ID* (inputs of the file named by
+STEPMASK_DATA, JSON Schemas and regular expressions, each in all of the adversary's rows), *fresh* (a schema that nobody
+had before every few milliseconds), *burst* (64 distinct cold grammars at once), *long compile* (a choice of 50,000
+options), *killed* (the compile service's worker, every 40 steps), *small pool* (masks of two steps, all grammars).
+Back ends: stepmask; without its budget; without its compile service (in threads of the same process instead); xgrammar
+and llguidance with their calls made the way vLLM makes them (`step_engine`). Everything is sampled by the same kernel.
+
+Prints step times, the time between two tokens of unconstrained rows, the step thread's time for grammars (by the clock,
+and as processor time: `cpu`), stall amplification (the p99 between tokens over that of *alone* of the same back end),
+outcomes of rows, and overruns: steps whose counted work passed the budget. p99.9 is near the maximum where there are
+fewer than 1,000 values. On a machine that does other things as well only `cpu` and the counts mean anything. Writes
+bench/out/step-budget.json and .png. `--quick` takes a few seconds and needs no tokenizer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+
+import numpy as np
+import step_cases
+from common import OUT, bar_plot, machine, number, table, write_json
+from sequences import Splitter, installed
+from step_engine import BACK_ENDS, BackEnd
+from step_scenarios import BURST, Measured, Scenario, Settings, run
+
+import stepmask
+
+#: Hard inputs that are tried unless others are named: a long string, a wide choice, a late decision, much ambiguity.
+HARD = ("maxLength10000", "enum5k_sharedprefix", "oneOf200_tag_last", "pat_.*[ab].{20}$")
+NAMES = ("alone", "mix", "hard", "fresh", "burst", "long compile", "killed", "small pool")
+
+
+def scenarios(names: Sequence[str], hard: Sequence[str] | None) -> list[Scenario]:
+    """Those of these names, "alone" and "mix" first."""
+    wanted = {"alone", *names}
+    found = [Scenario("alone", structured=False), Scenario("mix")]
+    if "hard" in wanted:
+        for case in step_cases.hard(None if hard is None else list(hard)):
+            found.append(Scenario(f"hard {case.name}", cases=(case,), pattern="resident"))
+    burst = tuple(step_cases.fresh(10**6 + i) for i in range(BURST))
+    options = "|".join(f"option{i * 7919 % 50_000:05d}x{i}" for i in range(50_000))
+    wide = step_cases.StepCase("wide", "regex", options, "option00000x0")
+    found += [
+        Scenario("fresh", pattern="fresh"),
+        Scenario("burst", cases=burst, pattern="burst"),
+        Scenario("long compile", cases=(wide,), pattern="resident"),
+        Scenario("killed", pattern="kill"),
+        Scenario("small pool", cases=step_cases.MIX, pattern="resident", is_pool_small=True),
+    ]
+    return [one for one in found if one.name in wanted or (one.name.startswith("hard ") and "hard" in wanted)]
+
+
+def percentiles(seconds: Sequence[float]) -> dict[str, float]:
+    """Count, p50, p99, p99.9 and max, milliseconds."""
+    if not seconds:
+        return {"count": 0}
+    p50, p99, p999 = np.percentile(1e3 * np.asarray(seconds), (50, 99, 99.9)).tolist()
+    return {"count": len(seconds), "p50": p50, "p99": p99, "p99.9": p999, "max": 1e3 * max(seconds)}
+
+
+def entry_of(measured: Measured, alone: dict[str, float]) -> dict[str, Any]:
+    """What is written of one run; `alone` are the victims' times without anybody else."""
+    victims = percentiles(measured.victims)
+    amplification = victims["p99"] / alone["p99"] if victims["count"] and alone.get("count") else None
+    return {
+        "step_ms": percentiles(measured.steps), "grammar_ms": percentiles(measured.grammar),
+        "grammar_cpu_ms": percentiles(measured.grammar_cpu), "victims_ms": victims,
+        "stall_amplification": amplification, "outcomes": measured.outcomes, "overruns": measured.overruns,
+        "most_fuel": measured.most_fuel, "adversary": measured.ends, "workers_killed": measured.workers_killed,
+        "recorder": measured.report,
+    }  # fmt: skip
+
+
+def results_table(results: dict[str, dict[str, Any]]) -> str:
+    """One line a scenario and back end, milliseconds."""
+    kinds, keys = ("step_ms", "victims_ms", "grammar_ms", "grammar_cpu_ms"), ("p50", "p99", "p99.9", "max")
+    rows = []
+    for scenario, by_name in results.items():
+        for name, one in by_name.items():
+            cells = [number(one[kind].get(key)) for kind in kinds for key in keys]
+            outcomes = "/".join(str(one["outcomes"][key]) for key in ("ready", "verified", "deferred"))
+            amplification = number(one["stall_amplification"])
+            ends = ", ".join(f"{count} {end}" for end, count in one["adversary"].items())
+            ends += f", {one['workers_killed']} workers killed" if one["workers_killed"] else ""
+            rows.append([scenario, name, *cells, amplification, outcomes, f"{one['overruns']}", ends])
+    headings = ["scenario", "back end"]
+    headings += [f"{what} {key}" for what in ("step", "victims", "grammar", "cpu") for key in keys]
+    return table([*headings, "amplified", "ready/verified/deferred", "overruns", "adversary"], rows)
+
+
+def run_all(
+    vocabulary: Any, split: Callable[[str], list[int]], options: argparse.Namespace, settings: Settings
+) -> dict[str, dict[str, Any]]:
+    """All scenarios with all back ends, one back end after the other."""
+    chosen = scenarios(options.scenarios, options.hard)
+    results: dict[str, dict[str, Any]] = {scenario.name: {} for scenario in chosen}
+    for name in options.backends:
+        back_end = BackEnd(name, vocabulary, options.tokenizer, options.budget_us)
+        alone: dict[str, float] = {}
+        try:
+            for scenario in chosen:
+                if not scenario.fits(back_end):
+                    continue
+                measured = run(back_end, scenario, split, settings)
+                if scenario.name == "alone":
+                    alone = percentiles(measured.victims)
+                results[scenario.name][name] = entry_of(measured, alone)
+                print(f"{scenario.name}, {name}: done", flush=True)
+                if options.report:
+                    print(measured.report, flush=True)
+        finally:
+            back_end.close()
+    return results
+
+
+def write(results: dict[str, dict[str, Any]], options: argparse.Namespace, width: int) -> list[Path]:
+    """The report and the plot."""
+    settings = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
+    report = {
+        "machine": machine(), "versions": installed(), "ids": width, "settings": settings, "results": results,
+    }  # fmt: skip
+    written = [write_json(options.out, "step-budget", report)]
+    if not options.no_plot:
+        panels: dict[str, dict[str, dict[str, float]]] = {}
+        titles = {
+            "step, p99": "step_ms",
+            "grammar on the step thread, processor time, p99": "grammar_cpu_ms",
+            "between two tokens of an unconstrained row, p99": "victims_ms",
+        }
+        for title, kind in titles.items():
+            panels[f"{title}, ms"] = {
+                name: {scenario: by_name[name][kind]["p99"] for scenario, by_name in results.items() if name in by_name}
+                for name in options.backends
+            }
+        title = (
+            f"{options.batch} rows, {width:,} ids, forward {options.forward_ms:g} ms, budget {options.budget_us:g} us"
+        )
+        written.append(bar_plot(options.out, "step-budget", title, panels, "ms"))
+    return written
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokenizer", type=Path, metavar="FILE", help="a tokenizer.json")
+    parser.add_argument("--backends", nargs="+", default=list(BACK_ENDS), choices=BACK_ENDS, metavar="NAME")
+    parser.add_argument("--scenarios", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME")
+    parser.add_argument("--hard", nargs="+", default=list(HARD), metavar="ID", help="hard inputs, or `all`")
+    parser.add_argument("--batch", type=int, default=64, help="rows (64)")
+    parser.add_argument("--forward-ms", type=float, default=20.0, help="a forward pass, milliseconds (20)")
+    parser.add_argument("--budget-us", type=float, default=200.0, help="stepmask's budget a step, microseconds (200)")
+    parser.add_argument("--evict-mb", type=int, default=32, help="megabytes streamed in each forward pass (32)")
+    parser.add_argument("--fresh-ms", type=float, default=5.0, help="between two fresh schemas, milliseconds (5)")
+    parser.add_argument("--warm", type=int, default=100, help="untimed steps before each scenario (100)")
+    parser.add_argument("--steps", type=int, default=1000, help="timed steps of each scenario (1000)")
+    parser.add_argument("--report", action="store_true", help="print the recorder's table of each run")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help="where to write (bench/out)")
+    parser.add_argument("--no-plot", action="store_true", help="write no plot (then matplotlib is not needed)")
+    parser.add_argument("--quick", action="store_true", help="a few seconds: 8 rows, few steps, a vocabulary of bytes")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.batch, options.warm, options.steps, options.forward_ms, options.evict_mb = 8, 5, 30, 1.0, 1
+    if options.hard == ["all"]:
+        options.hard = None
+    split: Callable[[str], list[int]]
+    if options.tokenizer is not None:
+        options.tokenizer = options.tokenizer.resolve()
+        splitter = Splitter(options.tokenizer)
+        vocabulary, split = splitter.vocabulary, lambda text: splitter.scripts(text)[0]
+    elif options.quick:
+        tokens = [*(bytes([byte]) for byte in range(256)), b""]
+        vocabulary = stepmask.Vocabulary.from_bytes(tokens, eos=[256], special=[256])
+        split = lambda text: list(text.encode())  # noqa: E731
+    else:
+        parser.error("--tokenizer is needed (except with --quick)")
+    settings = Settings(
+        options.batch, options.forward_ms / 1e3, options.evict_mb, options.warm, options.steps, options.fresh_ms / 1e3
+    )
+    print("machine:", ", ".join(f"{key} {value}" for key, value in machine().items()))
+    print("versions:", ", ".join(f"{key} {value}" for key, value in installed().items()))
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["STEPMASK_CACHE"] = cache
+        stepmask.warm_up()
+        results = run_all(vocabulary, split, options, settings)
+    print(f"\n{options.batch} rows, {vocabulary.width:,} ids, forward {options.forward_ms:g} ms; milliseconds")
+    print(results_table(results))
+    print("written: " + ", ".join(map(str, write(results, options, vocabulary.width))))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
