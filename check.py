@@ -109,6 +109,7 @@ _KINDS: dict[str, Callable[..., Grammar]] = {
     "ebnf": partial(_rules, "ebnf"),
     "gbnf": partial(_rules, "gbnf"),
     "json_object": partial(_json, "json_object"),
+    "json_schema": partial(_rules, "json_schema"),
     "json_value": partial(_json, "json_value"),
     "lark": partial(_rules, "lark"),
     "regex": _regex,

@@ -152,6 +152,13 @@ def test_lark_terminals_and_ignored_text(capsys: pytest.CaptureFixture[str]) -> 
     assert [line.partition(" (")[0] for line in said[2:]] == ["in start > B", "in start > A"]
 
 
+def test_schemas(capsys: pytest.CaptureFixture[str]) -> None:
+    schema = '{"properties": {"a": {"type": "integer", "minimum": 3}}, "required": ["a"]}'
+    assert run(capsys, "check", "--kind", "json_schema", schema, '{"a": 33}')[0] == 0
+    said = lines(capsys, "json_schema", schema, '{"a": 2}')
+    assert said[0].startswith("dead at byte 7") and "number" in said[2]
+
+
 def test_json_values(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "check", "--kind", "json_value", "{}", '[1, {"a": null}]')[0] == 0
     assert run(capsys, "check", "--kind", "json_object", "{}", '{"a": ')[0] == 1

@@ -108,7 +108,7 @@ class SchemaStore:
         if isinstance(root, Mapping) and "$schema" in root:
             dialect = dialect_of(root["$schema"], "#/$schema")
         resource = dialect.specification.create_resource(root)
-        identifier = resource.id() if isinstance(root, Mapping) else None
+        identifier = resource.id() if _has_identifier(root) else None
         base = identifier or ""
         self._registry = self._registry.with_resource(base, resource)
         #: Which schema a dynamic reference leads to depends on the resources passed on the way to it.
@@ -136,7 +136,7 @@ class SchemaStore:
             for part in path:
                 value = value[part]
             dialect, resolver = schema.dialect, schema.resolver
-            if isinstance(value, Mapping) and ("$id" in value or "id" in value):
+            if _has_identifier(value):
                 subresource = dialect.specification.create_resource(value)
                 if subresource.id() is not None:
                     resolver = resolver.in_subresource(subresource)
@@ -256,6 +256,11 @@ class SchemaStore:
     def _number(self, parts: tuple[Any, ...]) -> Any:
         """A short stand-in for a long key."""
         return self._numbers.setdefault(("content", parts), len(self._numbers))
+
+
+def _has_identifier(value: Any) -> bool:
+    """Whether a schema may have a URI of its own: not where `id` is something else, as under a misplaced keyword."""
+    return isinstance(value, Mapping) and any(isinstance(value.get(name), str) for name in ("$id", "id"))
 
 
 def _shown(value: Any) -> str:

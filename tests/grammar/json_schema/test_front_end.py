@@ -218,6 +218,11 @@ def test_documents_of_a_registry() -> None:
     assert read("1") and not read('"x"')
 
 
+def test_an_id_that_is_no_uri_is_none() -> None:
+    schema = {"$schema": "http://json-schema.org/draft-04/schema#", "items": {"id": {"type": "string"}}}
+    assert reads(schema)("[1]") and reads({**schema, "id": {}})("[1]")
+
+
 def test_a_model_with_a_schema_of_its_own() -> None:
     class Model:
         @staticmethod
