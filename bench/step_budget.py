@@ -13,9 +13,10 @@ and llguidance with their calls made the way vLLM makes them (`step_engine`). Ev
 
 Prints step times, the time between two tokens of unconstrained rows, the step thread's time for grammars (by the clock,
 and as processor time: `cpu`), stall amplification (the p99 between tokens over that of *alone* of the same back end),
-outcomes of rows, and overruns: steps whose counted work passed the budget. p99.9 is near the maximum where there are
-fewer than 1,000 values. On a machine that does other things as well only `cpu` and the counts mean anything. Writes
-bench/out/step-budget.json and .png. `--quick` takes a few seconds and needs no tokenizer.
+outcomes of rows, overruns (steps whose counted work passed the budget) and the most fuel that any step spent, of 150
+units a microsecond of budget. p99.9 is near the maximum where there are fewer than 1,000 values. On a machine that does
+other things as well only `cpu` and the counts mean anything. Writes bench/out/step-budget.json and .png.
+`--quick` takes a few seconds and needs no tokenizer.
 """
 
 from __future__ import annotations
@@ -96,10 +97,12 @@ def results_table(results: dict[str, dict[str, Any]]) -> str:
             amplification = number(one["stall_amplification"])
             ends = ", ".join(f"{count} {end}" for end, count in one["adversary"].items())
             ends += f", {one['workers_killed']} workers killed" if one["workers_killed"] else ""
-            rows.append([scenario, name, *cells, amplification, outcomes, f"{one['overruns']}", ends])
+            rows.append(
+                [scenario, name, *cells, amplification, outcomes, str(one["overruns"]), str(one["most_fuel"]), ends]
+            )
     headings = ["scenario", "back end"]
     headings += [f"{what} {key}" for what in ("step", "victims", "grammar", "cpu") for key in keys]
-    return table([*headings, "amplified", "ready/verified/deferred", "overruns", "adversary"], rows)
+    return table([*headings, "amplified", "ready/verified/deferred", "overruns", "most fuel", "adversary"], rows)
 
 
 def run_all(

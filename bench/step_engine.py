@@ -103,10 +103,10 @@ class CallTimer:
             setattr(rows, name, self._timed(getattr(rows, name)))
 
     def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*arguments: Any) -> Any:
+        def timed(*arguments: Any, **options: Any) -> Any:
             start = time.thread_time()
             try:
-                return method(*arguments)
+                return method(*arguments, **options)
             finally:
                 self.seconds += time.thread_time() - start
 
@@ -142,7 +142,7 @@ class PeerRows(Rows):
     def clear(self, row: int) -> None:
         self._matchers.pop(row, None)
 
-    def plan(self, decoding: NDArray[np.bool_]) -> StepPlan:
+    def plan(self, decoding: NDArray[np.bool_], *, again: bool = False) -> StepPlan:
         rows = len(decoding)
         mask_ids = np.where(decoding, UNCONSTRAINED, KIND_EMPTY << KIND_SHIFT).astype(np.int32)
         for row in filter(decoding.__getitem__, self._matchers):

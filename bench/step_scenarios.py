@@ -72,9 +72,9 @@ class Measured:
     #: Time between two tokens of an unconstrained row.
     victims: list[float] = field(default_factory=list)
     outcomes: dict[str, int] = field(default_factory=dict)
-    #: Steps whose counted work passed the budget by more than a token walk, and the most in any, as part of the budget.
+    #: Steps whose counted work passed the budget by more than a token walk, and the most units of fuel in any step.
     overruns: int = 0
-    most_fuel: float = 0.0
+    most_fuel: int = 0
     #: The adversary's requests by how they ended.
     ends: dict[str, int] = field(default_factory=dict)
     workers_killed: int = 0
@@ -204,16 +204,16 @@ class Driver:
         measured.victims = [gap for times in self._times for gap in np.diff(times).tolist()]
         measured.outcomes = engine.recorder.outcomes()
         if self._back_end.budget_us is not None and not isinstance(rows, PeerRows):
-            part = steps.fuel / rows.budget
-            measured.overruns = int((part > 1.0 + WALK_PART).sum())
-            measured.most_fuel = float(part.max())
+            measured.overruns = int((steps.fuel > rows.budget + WALK_FUEL).sum())
+        measured.most_fuel = int(steps.fuel.max())
         measured.ends = dict(self._ends)
         measured.report = engine.recorder.table()
         return measured
 
 
-#: A step may exceed its fuel by one token walk with its charges (docs/step_contract.md), as part of the default budget.
-WALK_PART = 0.05
+#: A step may exceed its fuel by one token walk with its charges (docs/step_contract.md). This is ample for a token of
+#: 128 bytes, at one unit a byte edge and a few open ways to read it; in units.
+WALK_FUEL = 1024
 
 
 def run(back_end: BackEnd, scenario: Scenario, split: Callable[[str], list[int]], settings: Settings) -> Measured:

@@ -184,13 +184,15 @@ class Engine:
     def _plan(self) -> StepPlan:
         """Prompts into the cache, at most one chunk a slot, and the mask id of every row that is to be sampled."""
         rows = [row for row in range(len(self._slots)) if self._slots[row] is not None and not self._decoding[row]]
+        again = False
         while True:
             self._clock.mark("other")
             for row in rows:
                 handle = self._handle(row)
                 self._prefill(row)
                 self._charge("prefill", handle, self._clock.mark("prefill"))
-            plan = self._rows.plan(self._decoding)
+            plan = self._rows.plan(self._decoding, again=again)
+            again = True
             self._clock.mark("plan")
             # A grammar that allows nothing but an end is at its end: no forward pass is spent on that.
             if not (plan.only_end | plan.limit).any():

@@ -60,6 +60,7 @@ class Rows:
         self._batch = Batch(vocabulary, slots=slots, budget_us=budget_us, pool_masks=pool_masks)
         #: Units of fuel that `plan` and `settle` have in one step, and those that they have spent so far.
         self.budget = self._batch.fuel
+        self._plan_fuel = self._plan_left = self._batch.plan_fuel
         self.fuel = 0
         self._sampler = Sampler(min(vocabulary.size, width), slots)
         self._parameters = SamplingParameters.build(slots, temperature=0.0)
@@ -97,12 +98,18 @@ class Rows:
         """Whether `token` ends the row's answer."""
         return token in self._ends[row]
 
-    def plan(self, decoding: npt.NDArray[np.bool_]) -> StepPlan:
-        """Mask ids of the rows in `decoding`, bool[rows], those that are there within the budget."""
+    def plan(self, decoding: npt.NDArray[np.bool_], *, again: bool = False) -> StepPlan:
+        """Mask ids of the rows in `decoding`, bool[rows], those that are there within the budget.
+
+        `again`: within the same step, whose plans share one budget.
+        """
         slots = np.where(decoding, self._batch_slots, NO_SLOT)
         before = self._spent()
+        self._batch.plan_fuel = self._plan_left if again else self._plan_fuel
         plan = self._batch.plan(slots)
-        self.fuel += self._spent() - before
+        spent = self._spent() - before
+        self.fuel += spent
+        self._plan_left = max(1, self._batch.plan_fuel - spent)
         has_grammar = slots != NO_SLOT
         ready = decoding & (plan.status == READY)
         only_end = ready & has_grammar & (plan.mask_ids >> KIND_SHIFT == KIND_EMPTY)

@@ -135,3 +135,28 @@ def test_neighbours_do_not_wait(vocabulary: stepmask.Vocabulary, grammars: list[
     waiting.cancel()
     engine.run()
     assert waiting.finish_reason == "cancelled"
+
+
+def test_no_step_spends_more_than_its_fuel(vocabulary: stepmask.Vocabulary, grammars: list[Any]) -> None:
+    """Also where rows end within a step and others take their place, so that it plans several times."""
+    ending = [
+        stepmask.compile(stepmask.regex(f"[^{c}]{{1,4}}{c}"), vocabulary, Limits(max_eager_contexts=0), use_cache=False)
+        for c in LETTERS
+    ]
+    rng = np.random.default_rng(5)
+    requests = [
+        Request([int(i)], ending[i % len(ending)], max_tokens=9, temperature=1.0, seed=int(i))
+        for i in rng.integers(0, 250, 120)
+    ]
+    engine = Engine(SyntheticModel(WIDTH, seed=1), vocabulary, 8, 160, budget_us=8.0)
+    plans = []
+    plan = engine.rows.plan
+    engine.rows.plan = lambda decoding, **options: plans.append(engine.recorder.steps) or plan(decoding, **options)  # type: ignore
+    for request in requests:
+        engine.submit(request)
+    engine.run()
+    assert len(plans) > len(set(plans))  # some steps planned more than once
+    fuel = engine.recorder.recorded().fuel
+    assert engine.recorder.outcomes()["verified"] + engine.recorder.outcomes()["deferred"] > 0
+    # Beyond it by no more than a token walk in `settle`, and a unit a plan.
+    assert fuel.max() <= engine.rows.budget + 128
