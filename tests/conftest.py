@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Budgets in microseconds are the same work on every machine.
+os.environ.setdefault("STEPMASK_FUEL_PER_US", "150")
 
 # No deadline: the first example may compile a kernel.
 settings.register_profile("ci", derandomize=True, max_examples=50, deadline=None, database=None)
