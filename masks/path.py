@@ -36,6 +36,8 @@ from .memory import load_i32, load_i64, load_u8, section, store_i64
 from .trie import SAME_TOKENS, TOKEN_ENDS, V_NEXT_SAME, V_NODE_TOKEN
 
 CONFIG_COST = 16  # fuel of stepping a configuration, in byte edges
+#: Words and edges of a lazy state set that are read in the time of one byte edge (`bench/fuel.py`).
+LAZY_READS = 4
 
 
 @helper
@@ -132,7 +134,9 @@ def _step_lazy(batch, grammar, automaton, depth, byte):  # type: ignore[no-untyp
     store_i64(load_i64(batch, B_JOB_STATE), depth + 1, -1)
     words = load_i64(grammar, G_LAZY_WORDS)
     sets = load_i64(batch, B_JOB_SETS)
-    return lazy_step(automaton, sets + 8 * words * depth, words, byte, sets + 8 * words * (depth + 1))
+    reads = lazy_step(automaton, sets + 8 * words * depth, words, byte, sets + 8 * words * (depth + 1))
+    work = 1 + abs(reads) // LAZY_READS
+    return work if reads > 0 else -work
 
 
 @helper
