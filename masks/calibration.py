@@ -85,7 +85,7 @@ def _read(path: Path) -> float | None:
 
 def _measure_and_keep(path: Path) -> float:
     found = nanoseconds_by_kind()
-    slowest = max(float(np.quantile(times, QUANTILE)) for times in found.values())
+    slowest = max(float(np.quantile(times, QUANTILE)) for times in found.values() if times)
     units = 1000.0 / slowest
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
