@@ -140,6 +140,12 @@ class _Thread:
         """Stop, and end the thread."""
         if self._closing:
             return
+        if threading.current_thread() is self._thread:
+            # The owner was collected on this thread, between two runs: it goes on to its end.
+            self._closing = True
+            if self._go.locked():
+                self._go.release()
+            return
         try:
             self.stop()
         finally:
@@ -216,7 +222,6 @@ class Prefetcher:
         self.stop()
         self._block.arrays[P_EXPECT][slot] = 0
         self._block.arrays[P_MADE_AT][slot] = -1
-        self._block.header[P_ROWS] = 0
 
     def start(self, fuel: int | None = None) -> None:
         """Lend the batch to the thread for `fuel` units of work (None: until it is stopped)."""

@@ -163,9 +163,11 @@ def _finish_waiting(block, begin):  # type: ignore[no-untyped-def]
     slots, status = load_i64(block, P_SLOTS), load_i64(block, P_STATUS)
     waiting, out = load_i64(block, P_WAIT_SLOTS), load_i64(block, P_OUT_STATUS)
     expect, positions = load_i64(block, P_EXPECT), load_i64(batch, B_POSITION)
+    grammars = load_i64(batch, B_SLOT_GRAMMAR)
     n = 0
     for row in range(load_i64(block, P_ROWS)):
-        if load_u8(status, row) == PENDING:
+        # The sequence may have gone since the plan.
+        if load_u8(status, row) == PENDING and load_i64(grammars, load_i32(slots, row)) != 0:
             store_i32(waiting, n, load_i32(slots, row))
             n += 1
     while n > 0:
@@ -290,7 +292,7 @@ def run_prefetch(block):  # type: ignore[no-untyped-def]
     """
     batch = load_i64(block, P_BATCH)
     counters, kept = load_i64(batch, B_COUNTERS), load_i64(block, P_KEPT)
-    positions = load_i64(batch, B_POSITION)
+    positions, grammars = load_i64(batch, B_POSITION), load_i64(batch, B_SLOT_GRAMMAR)
     for i in range(COUNTERS):
         store_i64(kept, i, load_i64(counters, i))
     begin = load_i64(counters, COUNT_WORK)
@@ -300,7 +302,7 @@ def run_prefetch(block):  # type: ignore[no-untyped-def]
         if not goes_on or load_i64(block, P_STOP) != 0:
             break
         slot = load_i32(load_i64(block, P_SLOTS), row)
-        if slot < 0 or load_u8(load_i64(block, P_STATUS), row) != READY:
+        if slot < 0 or load_u8(load_i64(block, P_STATUS), row) != READY or load_i64(grammars, slot) == 0:
             continue
         made = load_i64(block, P_MADE) + 4 * SUCCESSORS * slot
         if load_i64(load_i64(block, P_MADE_AT), slot) != load_i64(positions, slot):

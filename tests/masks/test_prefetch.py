@@ -213,6 +213,26 @@ def test_few_legal_tokens_are_all_followed() -> None:
     assert batch.plan(row).all_ready and batch.counters["work"] == work
 
 
+def test_sequences_that_have_gone_are_left_out() -> None:
+    """Between the plan and the run rows are removed, others come in their places, or a sequence goes back."""
+    batch = Batch(VOCABULARY, 12, 2.0, fuel_per_us=150, pool_masks=4096)
+    batch.prefetch_start()
+    slots = np.array([batch.add(grammar) for grammar in GRAMMARS], np.int32)
+    for turn in range(20):
+        batch.plan(slots)
+        for slot in range(turn % 3, 12, 3):
+            batch.remove(slot)
+        if turn % 2:
+            finish(batch)
+        else:
+            while batch.free_slots > 2:
+                batch.add(GRAMMARS[(turn + batch.free_slots) % 12])
+            finish(batch)
+        while batch.free_slots:
+            batch.add(GRAMMARS[(turn + batch.free_slots) % 12])
+    assert batch.prefetcher is not None and batch.prefetcher.counters["finished"] > 0
+
+
 def test_the_fuel_of_a_run_is_kept() -> None:
     batch = Batch(VOCABULARY, 12, 0.0, pool_masks=4096)
     batch.prefetch_start()
