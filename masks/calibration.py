@@ -152,8 +152,10 @@ def nanoseconds_per_unit(compiled: CompiledGrammar, masks: int = 4, seed: int = 
             if work >= LEAST_WORK:
                 # Again with the mask there: what is left is the call, whose code and data are cold as well.
                 evicted += 1
-                call_ns, _ = _timed_plan(batch, slot)
-                times[number] = min(times.get(number, float("inf")), max(time_ns - call_ns, 1) / work)
+                call_ns, call_work = _timed_plan(batch, slot)
+                if work - call_work >= LEAST_WORK and time_ns > call_ns:
+                    own = (time_ns - call_ns) / (work - call_work)
+                    times[number] = min(times.get(number, float("inf")), own)
             words = batch.mask(slot)
             legal = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
             if not len(legal):
