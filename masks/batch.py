@@ -12,16 +12,16 @@ import numpy.typing as npt
 from ..grammar.automaton import RECURSIVE
 from . import advance as _advance
 from . import step as _step
+from .adopt import adopt
 from .arena import ACCEPTED, REFUSED, TOO_DEEP
 from .blocks import batch_block, graph_blocks
+from .calibration import fuel_of
 from .errors import StackLimitError, VocabularyError
 from .finish import lazy_distances, shortest_completion
 from .late import finish
 from .layout import (
-    B_ARENA_USED,
     B_ARENA_WORDS,
     B_ARENAS,
-    B_CONFIGS,
     B_COUNTERS,
     B_DENSE,
     B_END_COUNT,
@@ -38,13 +38,9 @@ from .layout import (
     B_SLOT_GRAMMAR,
     B_TEXT_START,
     COMPLETE,
-    CONFIG_FIRST_HEAD,
-    CONFIG_HEADS,
     CONFIG_WORDS,
     DIRECT,
     FINISHED,
-    G_LAZY_SETS,
-    HEAD_STATES,
     IDLE,
     J_LIST,
     J_STAGE,
@@ -55,6 +51,7 @@ from .layout import (
 )
 from .memory import Block
 from .outcome import COUNTER_NAMES, SETTLE_SHARE, Late, Outcome, Plan
+from .prefetch import Prefetcher
 from .resident import Resident
 from .settle import Settler
 from .tables import EndSets, MaskTables
@@ -66,8 +63,6 @@ if TYPE_CHECKING:
     from .compiled import CompiledGrammar
     from .vocabulary import Vocabulary
 
-#: Units of fuel (about one byte edge each) in a microsecond, before calibration.
-FUEL_PER_MICROSECOND = 150
 #: The least memory for one stack: what one token may need at once.
 MIN_STACK_BYTES = 8 * SCRATCH_BLOCK_WORDS
 #: Grammars that a batch keeps ready after their last sequence has gone.
@@ -77,11 +72,13 @@ MAX_IDLE_GRAMMARS = 64
 class Batch:
     """Sequences of many grammars over one vocabulary, stepped together.
 
-    One thread at a time may use a batch. Between two calls nothing runs.
+    One thread at a time may use a batch. Between two calls nothing runs, but for what `prefetch_start` begins; any use
+    of the batch ends that first.
 
     Parameters: `slots`, sequences at once. `budget_us`, microseconds that a step may spend on masks and on rows that
-    lack one (counted as fuel, not timed; None: no limit); a quarter is kept for `settle`. `max_rollback`, tokens that
-    can be taken back (about 1.7 KB a token and slot, touched only where used). `pool_masks`, dense masks in each half
+    lack one (counted as fuel, not timed; None: no limit); a quarter is kept for `settle`. `fuel_per_us`, units of
+    fuel in a microsecond (None: as this machine was measured, `masks.calibration`). `max_rollback`, tokens that can be
+    taken back (about 1.7 KB a token and slot, touched only where used). `pool_masks`, dense masks in each half
     of the pool (V/8 bytes each, default 512 or twice the slots, whichever is more). `stack_bytes`, memory for the stack
     of one sequence of a recursive grammar (8 words of 8 bytes a level of nesting as a rule, the default is enough for
     some 18,000; touched only where used): a token that needs more is not accepted, see `advance`.
@@ -93,6 +90,7 @@ class Batch:
         slots: int = 256,
         budget_us: float | None = 200,
         *,
+        fuel_per_us: float | None = None,
         max_rollback: int = 32,
         pool_masks: int | None = None,
         stack_bytes: int = 1 << 20,
@@ -108,7 +106,7 @@ class Batch:
         self.vocabulary = vocabulary
         self.slots = slots
         self.max_rollback = max_rollback
-        self.fuel = _step.NO_FUEL_LIMIT if budget_us is None else max(1, int(budget_us * FUEL_PER_MICROSECOND))
+        self.fuel = _step.NO_FUEL_LIMIT if budget_us is None else fuel_of(budget_us, fuel_per_us)
         self.settle_fuel = int(self.fuel * SETTLE_SHARE)
         self.plan_fuel = self.fuel - self.settle_fuel
         self._tables = tables_of(vocabulary)
@@ -119,8 +117,9 @@ class Batch:
             self._tables, self._start_tables, slots, max_rollback + 2, path, rows, stack_bytes // 8
         )
         self._path = path
-        self._block = block
-        self._address = block.address
+        #: Makes masks ahead; None before the first `prefetch_start`.
+        self.prefetcher: Prefetcher | None = None
+        self._memory = block
         self._lazy_words = 1
         self._graphs: list[Block] = []
         self._arenas: dict[int, npt.NDArray[np.int64]] = {}
@@ -234,6 +233,16 @@ class Batch:
         return self._residents[key]
 
     @property
+    def _block(self) -> Block:
+        """The memory, which is this thread's from here on."""
+        self.prefetch_stop()
+        return self._memory
+
+    @property
+    def _address(self) -> int:
+        return self._block.address
+
+    @property
     def free_slots(self) -> int:
         """How many slots are free."""
         return len(self._free)
@@ -258,34 +267,7 @@ class Batch:
 
     def adopt(self, other: Batch, slot: int) -> int:
         """A new slot with the sequence of `slot` in another batch of equal history."""
-        resident = other._used(slot)
-        new = self.add(resident.compiled, eos=other._eos[slot])
-        mine, theirs = self._block.arrays, other._block.arrays
-        for field in (B_CONFIGS, B_POSITION, B_OLDEST, B_MIN_TOKENS, B_TEXT_START):
-            mine[field][new] = theirs[field][slot]
-        if new in self._arenas:
-            used = int(theirs[B_ARENA_USED][slot])
-            if used > len(self._arenas[new]):
-                self.remove(new)
-                raise StackLimitError("the stack is larger than this batch has room for (stack_bytes)")
-            self._arenas[new][:used] = other._arenas[slot][:used]
-            mine[B_ARENA_USED][new] = used
-        if resident.lazy_words:
-            # State sets have other numbers here.
-            sets = resident.block.arrays[G_LAZY_SETS]
-            own = self._of_slot[new]
-            assert own is not None
-            history = mine[B_CONFIGS].shape[1]
-            for position in range(int(mine[B_OLDEST][new]), int(mine[B_POSITION][new]) + 1):
-                config = mine[B_CONFIGS][new, position % history]
-                if config[CONFIG_HEADS]:
-                    at = CONFIG_FIRST_HEAD + HEAD_STATES
-                    number = _advance.import_set(own.block.address, sets[config[at]].ctypes.data)
-                    if number < 0:
-                        self.remove(new)
-                        raise MemoryError("no room for the state sets of this grammar")
-                    config[at] = number
-        return new
+        return adopt(self, other, slot)
 
     def remove(self, slot: int) -> None:
         """Free `slot`."""
@@ -300,6 +282,8 @@ class Batch:
         """Put `slot` before its first token."""
         resident = self._used(slot)
         self._drop_direct()
+        if self.prefetcher is not None:
+            self.prefetcher.forget(slot)
         if not _advance.start(self._address, slot):
             if resident.compiled.automaton.flags & RECURSIVE:
                 raise StackLimitError("the grammar has too many open ways to begin a text")
@@ -348,7 +332,25 @@ class Batch:
         if late is Late.FINISH and (plan.status == PENDING).any():
             plan = finish(self, slots, plan)
         self.settler.take(plan, self.settle_fuel + self._fuel_left)
+        if self.prefetcher is not None:
+            self.prefetcher.planned(plan)
         return plan
+
+    def prefetch_start(self, fuel: int | None = None) -> None:
+        """Make masks ahead on another thread, for at most `fuel` units of work, while nothing else needs the batch.
+
+        First those that rows of the last plan wait for, then those after the rows' likely next tokens. What the plan
+        shipped stays valid. For the time of the forward pass, between `plan` and `settle`. The first call only makes
+        the thread: there is something to do from the next plan on.
+        """
+        if self.prefetcher is None:
+            self.prefetcher = Prefetcher(self._memory, self)
+        self.prefetcher.start(fuel)
+
+    def prefetch_stop(self) -> None:
+        """End what `prefetch_start` began; the wait is counted in `prefetcher.counters`."""
+        if self.prefetcher is not None:
+            self.prefetcher.stop()
 
     def settle(self, candidates: Candidates) -> Outcome:
         """Tokens of the rows that the last `plan` left PENDING, where their candidates prove which they are.
@@ -387,6 +389,8 @@ class Batch:
         tokens = np.ascontiguousarray(tokens, np.int32)
         if len(tokens) != rows:
             raise ValueError(f"{rows} slots but {len(tokens)} tokens")
+        if self.prefetcher is not None:
+            self.prefetcher.advancing(slots, tokens)
         self._advance(slots, tokens, _advance.ROWS)
         return self._accepted[:rows]
 

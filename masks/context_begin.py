@@ -140,7 +140,7 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
                 sort_undecided(
                     vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS)
                 )
-            work += left // 4
+            work += left
     store_i64(job, J_AFTER_SPACE, after_space if wide else -1)
     store_i64(job, J_CURSOR, cursor)
     store_i64(job, J_PATH_RANK, -1)

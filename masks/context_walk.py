@@ -31,6 +31,7 @@ from .layout import (
     B_JOB_STATE,
     B_JOB_TOTAL,
     B_VOCABULARY,
+    B_WORDS,
     COUNT_WORK,
     G_AUTOMATON,
     G_TOKEN_IDS,
@@ -73,7 +74,7 @@ from .machine import (
 )
 from .members import asks
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
-from .path import add_tokens, set_bit, step_fast
+from .path import TOKEN_COST, WORDS_OF_A_MASK, add_tokens, set_bit, step_fast
 from .pool import count
 from .trie import (
     RECORD_BYTES,
@@ -269,7 +270,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
                     while depth < most and load_u8(data, begin + depth) == load_u8(data, other + depth):
                         depth += 1
                 depth = min(depth, most)
-            fuel -= 1
+            fuel -= TOKEN_COST
             if previous >= 0 and depth > alive and not run:
                 continue  # it shares the byte that killed the token before
             dead = False
@@ -344,6 +345,7 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
     listed = load_i64(job, J_LIST)
     store_i64(job, J_UNFINISHED, 0)
     if stage == NEXT_HEAD:
+        fuel -= load_i64(batch, B_WORDS) // WORDS_OF_A_MASK
         store_i64(job, J_STAGE, LISTS if listed != 0 else TRIE)
         if listed == 0:
             _add_symbols(grammar, automaton, load_i64(load_i64(batch, B_JOB_STATE), 0), load_i64(batch, B_JOB_TOTAL))

@@ -100,6 +100,9 @@ from .memory import call_kernel, load_i32, load_i64, section, shift_right, store
 from .pool import count, expand_mask, find_entry, intern_mask, resolve
 from .stack_walk import begin_stack_walk
 
+#: So many of what was visited before are looked at in the time of one byte edge (`bench/fuel.py`).
+COMPARISONS = 32
+
 
 @helper
 def _visit(batch, grammar, vocabulary, node, state, register, list_number, fuel):  # type: ignore[no-untyped-def]
@@ -376,7 +379,7 @@ def mask_of_graph(batch, grammar, slot, config, at_start, fuel):  # type: ignore
             answer, fuel = _collect(batch, grammar, vocabulary, arena, block, fuel)
             # What was visited; each is looked for among those before it.
             work = load_i64(visit, VISIT_PAIRS) + load_i64(visit, VISIT_RETURNS) + load_i64(visit, VISIT_CONTINUATIONS)
-            work += work * work // 8
+            work += work * work // COMPARISONS
             count(batch, COUNT_WORK, work)
             count(batch, COUNT_VISITED, work)
             fuel -= work

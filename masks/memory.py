@@ -99,6 +99,15 @@ def section(typing_context, base, word):  # type: ignore[no-untyped-def]
     return types.int64(types.int64, types.int64), generate
 
 
+def _generate_call(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    byte_pointer = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(ir.IntType(32), [_I64.as_pointer(), byte_pointer, *[_I64] * (len(values) - 1)])
+    result = builder.alloca(_I64)
+    kernel = builder.inttoptr(values[0], kind.as_pointer())
+    builder.call(kernel, [result, ir.Constant(byte_pointer, None), *values[1:]])
+    return builder.load(result)
+
+
 @intrinsic
 def call_kernel(typing_context, address, first, second):  # type: ignore[no-untyped-def]
     """Call the kernel of signature ``int64(int64, int64)`` at `address` (`_numba.entry_address`).
@@ -106,16 +115,19 @@ def call_kernel(typing_context, address, first, second):  # type: ignore[no-unty
     A large kernel that others need is compiled once and called so; called by name it would be compiled into each of
     them. By Numba's calling convention the result goes through a pointer; kernels raise nothing.
     """
+    return types.int64(*[types.int64] * 3), _generate_call
 
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        byte_pointer = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.IntType(32), [_I64.as_pointer(), byte_pointer, _I64, _I64])
-        result = builder.alloca(_I64)
-        kernel = builder.inttoptr(arguments[0], kind.as_pointer())
-        builder.call(kernel, [result, ir.Constant(byte_pointer, None), arguments[1], arguments[2]])
-        return builder.load(result)
 
-    return types.int64(types.int64, types.int64, types.int64), generate
+@intrinsic
+def call_kernel_6(typing_context, address, a, b, c, d, e, f):  # type: ignore[no-untyped-def]
+    """The same with six arguments."""
+    return types.int64(*[types.int64] * 7), _generate_call
+
+
+@intrinsic
+def call_kernel_7(typing_context, address, a, b, c, d, e, f, g):  # type: ignore[no-untyped-def]
+    """The same with seven arguments."""
+    return types.int64(*[types.int64] * 8), _generate_call
 
 
 #: Arrays of fewer bytes than this are packed into one; NumPy asks for large pages from here on.

@@ -36,6 +36,12 @@ from .memory import load_i32, load_i64, load_u8, section, store_i64
 from .trie import SAME_TOKENS, TOKEN_ENDS, V_NEXT_SAME, V_NODE_TOKEN
 
 CONFIG_COST = 16  # fuel of stepping a configuration, in byte edges
+#: Fuel of coming to an undecided token, besides its bytes: what is known of it lies far from the one before.
+TOKEN_COST = 4
+#: Words of a context's own mask that are cleared, hashed and stored in the time of one byte edge.
+WORDS_OF_A_MASK = 4
+#: Words and edges of a lazy state set that are read in the time of one byte edge (`bench/fuel.py`).
+LAZY_READS = 4
 
 
 @helper
@@ -132,7 +138,9 @@ def _step_lazy(batch, grammar, automaton, depth, byte):  # type: ignore[no-untyp
     store_i64(load_i64(batch, B_JOB_STATE), depth + 1, -1)
     words = load_i64(grammar, G_LAZY_WORDS)
     sets = load_i64(batch, B_JOB_SETS)
-    return lazy_step(automaton, sets + 8 * words * depth, words, byte, sets + 8 * words * (depth + 1))
+    reads = lazy_step(automaton, sets + 8 * words * depth, words, byte, sets + 8 * words * (depth + 1))
+    work = 1 + abs(reads) // LAZY_READS
+    return work if reads > 0 else -work
 
 
 @helper

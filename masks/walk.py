@@ -6,7 +6,8 @@ loop, or each from where it differs from the one before. Both stop when the fuel
 the job's block. The path from the root to the cursor is kept as one state a byte; where a
 token leaves the head's frame or calls another, as a whole configuration.
 
-Fuel: 1 a byte edge, CONFIG_COST a stepped configuration, and the bitmap work of `masks.wide`.
+Fuel: 1 a byte edge, CONFIG_COST a stepped configuration, TOKEN_COST and one more an undecided token, and the bitmap
+work of `masks.wide`.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ from .machine import (
     top_state,
 )
 from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
-from .path import CONFIG_COST, add_tokens, config_of, set_bit, step_fast, step_slow
+from .path import CONFIG_COST, TOKEN_COST, add_tokens, config_of, set_bit, step_fast, step_slow
 from .pool import count
 from .select import select_wide
 from .trie import (
@@ -247,7 +248,7 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
                     state = target if i < known else state
                     rest >>= 8
                 if odd == 0 and (state < 0 or (left <= 3 and left == known)):
-                    fuel -= 1 + min(known, 3)
+                    fuel -= TOKEN_COST + min(known, 3)
                     if state >= 0:
                         set_bit(total, load_i32(rank_id, rank))
                     continue
@@ -271,7 +272,7 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
                     while depth < most and load_u8(data, begin + depth) == load_u8(data, other + depth):
                         depth += 1
                 depth = min(depth, most)
-            fuel -= 1
+            fuel -= TOKEN_COST
             if depth > alive and not itself:
                 continue  # it shares the byte that killed the token before
             while depth < length:
@@ -435,7 +436,7 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
                 sort_undecided(
                     vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS)
                 )
-            work += left // 4
+            work += left
     if not wide:
         store_i64(job, J_PATH_LENGTH, -1)
     store_i64(job, J_STAGE, RANKS if wide else TRIE)

@@ -44,7 +44,8 @@ class Engine:
     and answer together. A slot is taken by the next waiting request as soon as it is empty; with
     `refill=False` only when all are (static batching, for comparison). `budget_us` bounds the grammar work
     of a step (None: unbounded): a row whose mask is not there in time and whose token is not certain without
-    it gets none in that step, keeps its logits, and takes the same token from them later. `compiler` is the
+    it gets none in that step, keeps its logits, and takes the same token from them later. With `prefetch` a
+    second thread makes masks ahead during each forward pass, which changes no token either. `compiler` is the
     `CompileService` for requests whose grammar is not compiled yet: they wait for it without a slot. `rows`: how the
     rows' grammars are stepped, instead of `Rows` with these settings. `submit` and `Handle.cancel` may be called from
     any thread, everything else from one thread only.
@@ -59,6 +60,7 @@ class Engine:
         *,
         refill: bool = True,
         budget_us: float | None = None,
+        prefetch: bool = False,
         compiler: CompileService | None = None,
         clock: Callable[[], float] = time.perf_counter,
         recorder: Recorder | None = None,
@@ -71,7 +73,7 @@ class Engine:
         self._slots: Slots[Handle] = Slots(slots, refill=refill)
         self._compiling = Compiling(compiler, self._slots.enqueue)
         self._cache = model.open(slots, max_length)
-        self._rows = rows or Rows(vocabulary, slots, model.vocabulary_size, budget_us)
+        self._rows = rows or Rows(vocabulary, slots, model.vocabulary_size, budget_us, prefetch=prefetch)
         self._numbers = itertools.count(1)
         self._clock = StepClock(clock)
         # One entry a slot: the token that goes into the next forward, its position, and whether the
@@ -144,8 +146,9 @@ class Engine:
         plan = self._plan()
         outcomes = (0, 0, 0)
         if plan.decoding.any():
-            logits = self._forward(plan)
-            self._clock.mark("forward")
+            with self._rows.prefetching():
+                logits = self._forward(plan)
+                self._clock.mark("forward")
             result = self._rows.sample(logits, plan)
             self._clock.mark("sampling")
             outcome = self._rows.settle(result)

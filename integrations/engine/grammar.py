@@ -6,6 +6,8 @@ seated; a step only reads and writes arrays.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,7 +47,8 @@ class StepPlan:
 class Rows:
     """Grammar and sampling state of the engine's slots.
 
-    `width` is the model's number of logits, which may be more or fewer than the vocabulary has tokens.
+    `width` is the model's number of logits, which may be more or fewer than the vocabulary has tokens; `prefetch`,
+    whether `prefetching` makes masks ahead.
     """
 
     def __init__(
@@ -55,8 +58,11 @@ class Rows:
         width: int,
         budget_us: float | None,
         pool_masks: int | None = None,
+        *,
+        prefetch: bool = False,
     ) -> None:
         """`budget_us` and `pool_masks` are the `Batch`'s."""
+        self._prefetch = prefetch
         self._batch = Batch(vocabulary, slots=slots, budget_us=budget_us, pool_masks=pool_masks)
         #: Units of fuel that `plan` and `settle` have in one step, and those that they have spent so far.
         self.budget = self._batch.fuel
@@ -118,6 +124,16 @@ class Rows:
         limit = decoding & (plan.status == LIMIT)
         mask_ids = np.where(ready, plan.mask_ids, _NOTHING)
         return StepPlan(decoding.copy(), plan.status, only_end, mask_ids, end_allowed.astype(np.uint8), limit)
+
+    @contextmanager
+    def prefetching(self) -> Iterator[None]:
+        """While the block runs, which must leave the rows alone, masks are made ahead on another thread, if at all."""
+        if self._prefetch:
+            self._batch.prefetch_start()
+        try:
+            yield
+        finally:
+            self._batch.prefetch_stop()
 
     def sample(self, logits: npt.NDArray[np.float32], plan: StepPlan) -> SampleResult:
         """A token of every row with a mask, -1 where none is legal; candidates of every row that waits for its mask."""

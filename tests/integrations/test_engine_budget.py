@@ -62,8 +62,14 @@ def random_requests(rng: np.random.Generator, grammars: list[Any], count: int) -
     ]
 
 
-def run(vocabulary: stepmask.Vocabulary, requests: list[Request], budget: float | None, slots: int = 6) -> Engine:
-    engine = Engine(SyntheticModel(WIDTH, seed=1), vocabulary, slots, 160, budget_us=budget)
+def run(
+    vocabulary: stepmask.Vocabulary,
+    requests: list[Request],
+    budget: float | None,
+    slots: int = 6,
+    prefetch: bool = False,
+) -> Engine:
+    engine = Engine(SyntheticModel(WIDTH, seed=1), vocabulary, slots, 160, budget_us=budget, prefetch=prefetch)
     engine.handles = [engine.submit(request) for request in requests]  # type: ignore[attr-defined]
     engine.run()
     return engine
@@ -94,6 +100,45 @@ def test_every_budget_gives_the_same_tokens(vocabulary: stepmask.Vocabulary, gra
             assert counters["verified"] == engine.recorder.outcomes()["verified"]
             assert counters["deferred"] == engine.recorder.outcomes()["deferred"]
     assert outcomes["verified"] > 500 and outcomes["deferred"] > 500
+
+
+def test_prefetch_changes_no_token(vocabulary: stepmask.Vocabulary, grammars: list[Any]) -> None:
+    """At every budget the same tokens, with what prefetch made and without it; some of it is used."""
+    rng = np.random.default_rng(2)
+    counters: dict[str, int] = {}
+    for number in range(4):
+        requests = random_requests(rng, grammars, 16 if number else 5)
+        expected = answers(run(vocabulary, requests, None))
+        for budget, slots in ((0.0, 6), (1.0, 3), (200.0, 6), (None, 4)):
+            engine = run(vocabulary, requests, budget, slots, prefetch=True)
+            assert answers(engine) == expected
+            for name, count in engine._rows._batch.prefetcher.counters.items():  # type: ignore[union-attr]
+                counters[name] = counters.get(name, 0) + count
+    assert counters["finished"] > 0 and counters["ahead"] > 0 and counters["hits"] > 0
+
+
+def test_prefetch_stops_where_the_model_fails(vocabulary: stepmask.Vocabulary, grammars: list[Any]) -> None:
+    class Failing(SyntheticModel):
+        fails = False
+
+        def decode(self, cache, tokens, positions):
+            if self.fails:
+                raise RuntimeError("no")
+            return super().decode(cache, tokens, positions)
+
+    model = Failing(WIDTH, seed=1)
+    engine = Engine(model, vocabulary, 4, 160, budget_us=0.0, prefetch=True)
+    handle = engine.submit(Request([5], grammars[0], max_tokens=8, temperature=1.0))
+    engine.step()
+    model.fails = True
+    with pytest.raises(RuntimeError, match="no"):
+        for _ in range(10_000):
+            engine.step()
+    prefetcher = engine._rows._batch.prefetcher
+    assert prefetcher is not None and not prefetcher.running
+    model.fails = False
+    engine.run()
+    assert handle.finish_reason in ("stop", "length")
 
 
 class Counting(SyntheticModel):

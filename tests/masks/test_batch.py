@@ -13,7 +13,7 @@ from oracles import ReferenceMatcher
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.regex import regex
 from stepmask.masks import resident as resident_module
-from stepmask.masks.batch import FUEL_PER_MICROSECOND, MAX_IDLE_GRAMMARS, Batch, Plan
+from stepmask.masks.batch import MAX_IDLE_GRAMMARS, Batch, Plan
 from stepmask.masks.compiled import CompiledGrammar, compile
 from stepmask.masks.errors import VocabularyError
 from stepmask.masks.layout import B_CONFIGS, B_POSITION, CONFIG_FIRST_HEAD, HEAD_STATES, PENDING, READY
@@ -199,10 +199,10 @@ def test_the_same_mask_is_kept_once() -> None:
 @pytest.mark.parametrize("index", range(len(GRAMMARS)))
 @pytest.mark.parametrize("budget_us", [0.01, 1.0, 5.0])
 def test_a_small_budget_defers_and_changes_nothing(index: int, budget_us: float) -> None:
-    batch, free = Batch(VOCABULARY, 1, budget_us), Batch(VOCABULARY, 1, None)
+    batch, free = Batch(VOCABULARY, 1, budget_us, fuel_per_us=150), Batch(VOCABULARY, 1, None)
     slot = rows(batch.add(GRAMMARS[index]))
     assert free.add(GRAMMARS[index]) == slot[0]
-    assert batch.fuel == max(1, int(budget_us * FUEL_PER_MICROSECOND))
+    assert batch.fuel == max(1, int(budget_us * 150))
     rng = random.Random(index)
     deferred = 0
     for _ in range(6):
