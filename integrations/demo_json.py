@@ -11,7 +11,7 @@ ORDER: dict[str, Any] = {
         "customer": {
             "type": "object",
             "properties": {
-                "name": {"type": "string", "minLength": 2, "maxLength": 30},
+                "name": {"type": "string", "pattern": "^[A-Z][a-z]+( [A-Z][a-z]+)?$", "maxLength": 30},
                 "phone": {"type": "string", "pattern": "^[0-9]{3}-[0-9]{4}$"},
             },
             "required": ["name"],
@@ -26,7 +26,7 @@ ORDER: dict[str, Any] = {
             "uniqueItems": True,
         },
         "quantity": {"type": "integer", "minimum": 1, "maximum": 9},
-        "note": {"type": "string", "maxLength": 40},
+        "note": {"type": "string", "maxLength": 8},
     },
     "required": ["customer", "size", "toppings", "quantity"],
     "additionalProperties": False,
@@ -34,10 +34,10 @@ ORDER: dict[str, Any] = {
 EVENT: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "title": {"type": "string", "minLength": 3, "maxLength": 40},
+        "title": {"type": "string", "minLength": 3, "maxLength": 16},
         "date": {"type": "string", "format": "date"},
         "price": {"type": "number", "minimum": 0, "maximum": 500, "multipleOf": 0.5},
-        "place": {"anyOf": [{"type": "string", "maxLength": 30}, {"type": "null"}]},
+        "place": {"anyOf": [{"type": "string", "maxLength": 12}, {"type": "null"}]},
     },
     "required": ["title", "date", "place"],
     "additionalProperties": False,

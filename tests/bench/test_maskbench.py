@@ -62,7 +62,7 @@ def test_it_measures_and_writes_its_report(files: tuple[Path, Path], tmp_path: P
     }  # fmt: skip
     assert ours["refused"] == {"format": [1, 1]}
     # One mask a byte, up to the first that is refused.
-    texts = ["12", '"', '{"b": 1, "a', "1", '"a"', '"b"']
+    texts = ["12", '"', '{"b": 1, "a"', "1", '"a"', '"b"']
     assert ours["mask_us"]["count"] == sum(map(len, texts)) and ours["first_mask_us"]["count"] == 4
     rows = [json.loads(line) for line in (tmp_path / "maskbench-small-stepmask.jsonl").read_text().splitlines()]
     assert {row["id"]: row["status"] for row in rows} == {

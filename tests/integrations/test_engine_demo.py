@@ -105,7 +105,7 @@ def test_the_demo_on_the_real_model(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     for task in demo.TASKS:
         assert task.name in out
-    for phase in ("forward", "grammar", "sampling"):
+    for phase in ("forward", "plan", "sampling"):
         assert any(line.startswith(phase) for line in out.splitlines())
 
 
