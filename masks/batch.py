@@ -141,6 +141,10 @@ class Batch:
         self._words = np.zeros(words, np.int64)
         self._row = np.zeros(1, np.int32)
         self._token = np.zeros(1, np.int32)
+        # Where kernels find these: NumPy takes a microsecond to say it, in every step.
+        self._plan_at = tuple(array.ctypes.data for array in (self._mask_ids, self._end_allowed, self._status))
+        self._accepted_at, self._words_at = self._accepted.ctypes.data, self._words.ctypes.data
+        self._memory_at = block.address
         #: What the mask ids of this batch point into.
         self.tables = MaskTables(
             block.arrays[B_DENSE], block.arrays[B_LIST_OFFSET], block.arrays[B_LIST_LENGTH], block.arrays[B_LIST_TOKENS]
@@ -240,7 +244,9 @@ class Batch:
 
     @property
     def _address(self) -> int:
-        return self._block.address
+        if self.prefetcher is not None:
+            self.prefetcher.stop()
+        return self._memory_at
 
     @property
     def free_slots(self) -> int:
@@ -369,9 +375,7 @@ class Batch:
             slots.ctypes.data,
             rows,
             fuel,
-            self._mask_ids.ctypes.data,
-            self._end_allowed.ctypes.data,
-            self._status.ctypes.data,
+            *self._plan_at,
         )
         if left < 0:
             raise ValueError("a row names a slot that is not in use (-1 is an unconstrained row)")
@@ -395,8 +399,8 @@ class Batch:
         return self._accepted[:rows]
 
     def _advance(self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32], mode: int) -> int:
-        rows, accepted = len(tokens), self._accepted.ctypes.data
-        return int(_advance.advance_rows(self._address, slots.ctypes.data, rows, tokens.ctypes.data, accepted, mode))
+        at = slots.ctypes.data, len(tokens), tokens.ctypes.data, self._accepted_at
+        return int(_advance.advance_rows(self._address, *at, mode))
 
     def _checked(self, slots: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         slots = np.ascontiguousarray(slots, np.int32)
@@ -416,7 +420,7 @@ class Batch:
             status = plan.status[0]
         if status != READY:
             raise StackLimitError("the grammar has too many open ways to read this text")
-        _step.write_mask(self._address, slot, int(plan.mask_ids[0]), int(plan.end_allowed[0]), self._words.ctypes.data)
+        _step.write_mask(self._address, slot, int(plan.mask_ids[0]), int(plan.end_allowed[0]), self._words_at)
         words: npt.NDArray[np.uint32] = self._words.view(np.uint32)[: self.vocabulary.words].copy()
         return words
 

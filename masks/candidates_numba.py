@@ -12,7 +12,7 @@ from .keys_numba import KEY_LOWEST, build_mask, composite, composite_key, compos
 from .layout import PENDING
 from .noise import NOISE_MAX, ONE, gumbel, random_block, weight
 from .sampling_numba import TEMPERATURE_LOWEST
-from .scan_numba import lowest_key_of, scan, top_k_key
+from .scan_numba import highest_word, lowest_key_of, scan, top_k_key
 
 _WAITING = np.uint8(PENDING)
 
@@ -92,12 +92,7 @@ def first_in_score(
                 largest = scaled(block_key[block], inverse_temperature)
                 if largest + NOISE_MAX < worst:
                     continue
-                # As in `scan_numba.draw_wide`: the lowest noise with which the block's best gets in.
-                behind = np.float64(worst) - np.float64(largest)
-                behind -= 0.01 + 1e-6 * abs(np.float64(worst))
-                if behind > 0.0:
-                    bound = max((np.uint64(1) << np.uint64(32)) >> np.uint64(min(behind / 0.69315, 32.0)), np.uint64(1))
-                    highest = np.uint32(bound - np.uint64(1))
+                highest = highest_word(worst, largest)
             random_block(seed, position, block, words)
             first = block << 5
             mask_word = mask[block]

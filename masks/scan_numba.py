@@ -162,6 +162,21 @@ def top_k_key(
 
 
 @helper
+def highest_word(score: Any, largest: Any) -> Any:
+    """The highest word of noise with which a scaled logit of at most `largest` may come to `score`.
+
+    gumbel(word) <= -log((word + 1/2) / 2**32), so that takes word < 2**(32 - n) where `largest` is n * log(2) behind.
+    The slack is far above the rounding of scores and noise.
+    """
+    behind = np.float64(score) - np.float64(largest)
+    behind -= 0.01 + 1e-6 * abs(np.float64(score))
+    bound = np.uint64(1) << np.uint64(32)
+    if behind > 0.0:
+        bound = max(bound >> np.uint64(min(behind / 0.69315, 32.0)), np.uint64(1))
+    return np.uint32(bound - np.uint64(1))
+
+
+@helper
 def draw_wide(
     bits: NDArray[Any],
     base: int,
@@ -190,14 +205,7 @@ def draw_wide(
         largest = scaled(block_key[block], inverse_temperature)
         if largest + NOISE_MAX < best:
             continue
-        # gumbel(word) <= -log((word + 1/2) / 2**32), so to win a token needs word < 2**(32 - n) where the best of
-        # the block is n * log(2) behind. The slack is far above the rounding of scores and noise.
-        behind = np.float64(best) - np.float64(largest)
-        behind -= 0.01 + 1e-6 * abs(np.float64(best))
-        bound = np.uint64(1) << np.uint64(32)
-        if behind > 0.0:
-            bound = max(bound >> np.uint64(min(behind / 0.69315, 32.0)), np.uint64(1))
-        highest = np.uint32(bound - np.uint64(1))
+        highest = highest_word(best, largest)
         random_block(seed, position, block, words)
         first = block << 5
         mask_word = mask[block]

@@ -12,37 +12,19 @@ import numpy as np
 import torch
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
+from mask_tables import DENSE, EMPTY, LIST, SINGLE, bfloat16_bits, tables
 from numpy.typing import NDArray
 
 from stepmask.masks.device.sampler import DeviceSampler
 from stepmask.masks.device.tables import DeviceCandidates, DeviceEnds, DeviceParameters, DeviceResult, DeviceTables
 from stepmask.masks.layout import PENDING, READY
 from stepmask.masks.sampling import SamplingParameters
-from stepmask.masks.tables import KIND_SHIFT, UNCONSTRAINED, EndSets, MaskTables
+from stepmask.masks.tables import KIND_SHIFT, UNCONSTRAINED, EndSets
 
 DEVICE = os.environ.get("STEPMASK_TEST_DEVICE", "cpu")
-DENSE, LIST, SINGLE, EMPTY = (kind << KIND_SHIFT for kind in range(4))
 #: The interpreter needs some 0.3 s an example: there are few, and none to make a failing one smaller.
 few = settings(max_examples=max(8, settings.default.max_examples // 6), phases=[Phase.explicit, Phase.generate])
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bits": torch.bfloat16}
-
-
-def pack(masks: NDArray[np.bool_]) -> NDArray[np.uint32]:
-    rows, width = masks.shape
-    padded = np.zeros((rows, -(-width // 32) * 32), np.bool_)
-    padded[:, :width] = masks
-    return np.packbits(padded, axis=1, bitorder="little").view(np.uint32)
-
-
-def tables(masks: NDArray[np.bool_], lists: list[list[int]] | None = None) -> MaskTables:
-    lists = lists or []
-    lengths = np.array([len(tokens) for tokens in lists], np.int32)
-    offsets = (np.cumsum(lengths) - lengths).astype(np.int32)
-    return MaskTables(pack(masks), offsets, lengths, np.array([t for tokens in lists for t in tokens], np.int32))
-
-
-def bfloat16_bits(values: NDArray[np.float32]) -> NDArray[np.uint16]:
-    return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
 
 
 def tensor(array: NDArray[Any]) -> torch.Tensor:

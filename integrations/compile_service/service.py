@@ -32,7 +32,7 @@ class CompileService:
     Equal requests share one compile. `limits` bound the counted work of a compile, as in `stepmask.compile`; `bounds`
     bound everything else. Workers start with the first request, or with `start`. All methods may be called from any
     thread; none but `compile`, `wait_until_ready` and `close` waits for anything. One thread of this process waits for
-    the workers, in the operating system. For each job it runs for about 0.3 ms.
+    the workers, in the operating system. For each job it runs for about 0.6 ms.
 
     Use it in a ``with`` statement or call `close`. When this process ends without that, even by a kill, the workers
     notice it and end too; nothing of them is left behind.

@@ -10,6 +10,7 @@ import pytest
 import sampling_reference as reference
 from hypothesis import given
 from hypothesis import strategies as st
+from mask_tables import DENSE, EMPTY, LIST, SINGLE, bfloat16_bits, tables
 from numpy.typing import NDArray
 
 from stepmask.masks import noise
@@ -18,27 +19,6 @@ from stepmask.masks.sampling import Sampler, SampleResult, SamplingParameters, a
 from stepmask.masks.sampling_numba import sample_rows_32
 from stepmask.masks.scan_numba import lowest_key_of
 from stepmask.masks.tables import KIND_SHIFT, UNCONSTRAINED, EndSets, MaskTables
-
-DENSE, LIST, SINGLE, EMPTY = (kind << KIND_SHIFT for kind in range(4))
-
-
-def pack(masks: NDArray[np.bool_]) -> NDArray[np.uint32]:
-    rows, width = masks.shape
-    padded = np.zeros((rows, -(-width // 32) * 32), np.bool_)
-    padded[:, :width] = masks
-    return np.packbits(padded, axis=1, bitorder="little").view(np.uint32)
-
-
-def tables(masks: NDArray[np.bool_], lists: list[list[int]] | None = None) -> MaskTables:
-    lists = lists or []
-    lengths = np.array([len(tokens) for tokens in lists], np.int32)
-    offsets = (np.cumsum(lengths) - lengths).astype(np.int32)
-    return MaskTables(pack(masks), offsets, lengths, np.array([t for tokens in lists for t in tokens], np.int32))
-
-
-def bfloat16_bits(values: NDArray[np.float32]) -> NDArray[np.uint16]:
-    return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
-
 
 # --- noise, exp and log ---------------------------------------------------------------------------
 

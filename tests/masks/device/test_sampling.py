@@ -11,9 +11,10 @@ import sampling_reference as reference
 import torch
 import triton
 import triton.language as tl
-from device_problems import DEVICE, DTYPES, EMPTY, LIST, SINGLE, few, problems, tensor
+from device_problems import DEVICE, DTYPES, few, problems, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mask_tables import EMPTY, LIST, SINGLE, bfloat16_bits, pack, tables
 
 import stepmask
 from stepmask.masks import noise
@@ -69,13 +70,13 @@ def test_a_large_vocabulary(backend: str, form: str) -> None:
     values = {"temperature": [0, 1, 0.6, 1, 1, 1.7], "top_k": [0, 0, 50, 900, 0, 300], "top_p": [1, 1, 1, 1, 0.95, 0.8]}
     rows = len(values["top_k"])
     logits: Any = (rng.normal(size=(rows, vocabulary)) * 3).astype(np.float32)
-    logits = device.bfloat16_bits(logits) if form == "bits" else logits.astype(form)
+    logits = bfloat16_bits(logits) if form == "bits" else logits.astype(form)
     sparse = np.zeros(vocabulary, np.bool_)
     sparse[3000:3020] = True
     problem = {
         "logits": logits,
         "vocabulary": vocabulary,
-        "pool": device.tables(np.array([rng.random(vocabulary) < 0.5, sparse])),
+        "pool": tables(np.array([rng.random(vocabulary) < 0.5, sparse])),
         "mask_ids": np.array([UNCONSTRAINED, 0, 1, 0, 0, UNCONSTRAINED], np.int32),
         "end_allowed": np.ones(rows, np.uint8),
         "end_sets": EndSets.same(rows, [17, 5002]),
@@ -109,7 +110,7 @@ def test_draws_follow_the_masked_softmax(backend: str, top_p: float) -> None:
     problem = {
         "logits": np.repeat(logits, draws, axis=0),
         "vocabulary": vocabulary,
-        "pool": device.tables(np.zeros((0, vocabulary), np.bool_), [allowed]),
+        "pool": tables(np.zeros((0, vocabulary), np.bool_), [allowed]),
         "mask_ids": np.full(draws, LIST, np.int32),
         "end_allowed": np.zeros(draws, np.uint8),
         "end_sets": EndSets.same(draws),
@@ -146,7 +147,7 @@ def test_candidates(backend: str, data: Any) -> None:
     allowed = np.ones(vocabulary, np.bool_)
     if chosen is not None:
         allowed = np.random.default_rng(data.draw(st.integers(0, 99))).random(vocabulary) < chosen
-    possible = None if chosen is None else device.pack(allowed[None, :])[0]
+    possible = None if chosen is None else pack(allowed[None, :])[0]
     found, sampled = device.look_ahead(problem, backend, status, possible, most)
     host = found.to_host(sampled.cpu().numpy(), parameters)
     np.testing.assert_array_equal(sampled.cpu().numpy(), np.where(status == PENDING, -1, 7))
@@ -208,7 +209,7 @@ def test_apply_masks(backend: str, problem: dict[str, Any]) -> None:
 @pytest.mark.parametrize("backend", ["torch", "triton"])
 def test_rows_without_a_legal_token_are_reported(backend: str) -> None:
     logits = tensor(np.array([[1, 2, 3], [np.nan, -np.inf, np.nan]], np.float32))
-    pool = DeviceTables.of(device.tables(np.array([[False, False, False]]), [[]]), DEVICE)
+    pool = DeviceTables.of(tables(np.array([[False, False, False]]), [[]]), DEVICE)
     ids = np.array([EMPTY, 0, LIST, UNCONSTRAINED, SINGLE | 999, 9, LIST | 9], np.int32)
     rows = tensor(np.array([0, 0, 0, 1, 0, 0, 0]))
     sampler = DeviceSampler(3, len(ids), DEVICE, backend=backend, tile=128, capacity=8)
@@ -248,7 +249,7 @@ def test_the_public_functions_take_device_tensors(data: Any) -> None:
     """`sample` and `apply_masks` give the same for logits on a device (here: taken for such) as on the host."""
     problem = data.draw(problems("float32"))
     status = device.statuses(data.draw, len(problem["mask_ids"]))
-    possible = device.pack(np.random.default_rng(len(status)).random((1, problem["vocabulary"])) < 0.5)[0]
+    possible = pack(np.random.default_rng(len(status)).random((1, problem["vocabulary"])) < 0.5)[0]
     logits = problem.pop("logits")
     expected = stepmask.sample(logits, **problem, status=status, possible=possible)
     on_device = tensor(logits)
