@@ -11,11 +11,15 @@ import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
 from numba.core import compiler
 from numba.core.codegen import JITCodeLibrary
+from numba.core.dispatcher import Dispatcher
+from numba.core.extending import _Intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -108,10 +112,6 @@ def kernel(signature: str) -> Callable[[F], F]:
 
     def declare(function: F) -> F:
         dispatcher = numba.njit(cache=True, pipeline_class=_Pipeline, **_OPTIONS)(function)
-        # Numba's cache knows a function's own file only; a kernel made of helpers from other files would be
-        # taken from the cache after those have changed. So the stamp covers them all.
-        file = dispatcher._cache._cache_file
-        file._source_stamp = (file._source_stamp, source_digest())
         REGISTRY.append((dispatcher, signature))
         return dispatcher  # type: ignore[no-any-return]
 
@@ -122,6 +122,68 @@ def helper(function: F) -> F:
     """A function called from kernels only: compiled with them, without the wrappers that Python and C would need."""
     without = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _HelperPipeline}
     return numba.njit(**without, **_OPTIONS)(function)  # type: ignore[no-any-return]
+
+
+def stamp(dispatcher: Any) -> None:
+    """Tell Numba's cache what this kernel is made of: its own code, and all that it calls and all numbers it names.
+
+    Numba's own stamp is the size and time of the function's file: a kernel made of helpers from other files would be
+    taken from the cache after those have changed, and compiled anew after each copy of the sources.
+    """
+    dispatcher._cache._cache_file._source_stamp = _digest(dispatcher)
+
+
+def _digest(dispatcher: Any) -> str:
+    digest = hashlib.blake2b(Path(__file__).read_bytes(), digest_size=16)
+    seen: set[int] = set()
+    todo: list[Any] = [dispatcher]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Dispatcher):
+            if id(item) in seen:
+                continue
+            seen.add(id(item))
+            function = item.py_func
+            digest.update(f"{function.__module__}.{function.__qualname__}\0".encode())
+            _feed_code(digest, function.__code__)
+            todo += [function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__]
+            todo += [cell.cell_contents for cell in function.__closure__ or ()]
+        elif isinstance(item, _Intrinsic):
+            _feed_intrinsic(digest, item)
+        elif isinstance(item, np.ndarray):
+            digest.update(repr((item.dtype, item.shape)).encode() + item.tobytes())
+        elif isinstance(item, (bool, int, float, str, tuple, np.generic)) or item is None:
+            digest.update(repr(item).encode() + b"\0")
+        elif not _module(item).startswith(__package__):  # a type or function of numpy, numba or Python
+            digest.update(f"{_module(item)}.{getattr(item, '__name__', item)}\0".encode())
+        else:  # nothing is known of what may come of it
+            digest.update(source_digest().encode())
+    return digest.hexdigest()
+
+
+def _module(item: Any) -> str:
+    return str(item.__name__ if isinstance(item, ModuleType) else getattr(item, "__module__", ""))
+
+
+def _feed_code(digest: Any, code: CodeType) -> None:
+    digest.update(code.co_code)
+    digest.update(repr((code.co_names, code.co_varnames, code.co_freevars, code.co_argcount)).encode())
+    digest.update(repr(code.co_consts).encode())
+
+
+def _feed_intrinsic(digest: Any, intrinsic: _Intrinsic) -> None:
+    """The text of its module, with the numbers that this takes from others and those it was made with."""
+    function = intrinsic._defn
+    digest.update(_module_text(function.__code__.co_filename))
+    numbers = {name: value for name, value in function.__globals__.items() if isinstance(value, int)}
+    digest.update(repr((function.__name__, sorted(numbers.items()))).encode())
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    digest.update(repr([value for value in cells if isinstance(value, int)]).encode())
+
+
+@functools.cache
+def _module_text(path: str) -> bytes:
+    return Path(path).read_bytes()
 
 
 def entry_address(dispatcher: Any) -> int:

@@ -34,7 +34,7 @@ def warm_up(progress: bool | Callable[[int, int, str], None] = False, *, process
     name) before each kernel. With `processes` = 2 a child process compiles some of them into the cache meanwhile.
     Safe to call from several threads.
     """
-    from .._numba import REGISTRY
+    from .._numba import REGISTRY, stamp
 
     if _DONE and len(_DONE) == len(REGISTRY):  # every grammar that is compiled asks
         return 0.0
@@ -44,6 +44,8 @@ def warm_up(progress: bool | Callable[[int, int, str], None] = False, *, process
         for module in KERNEL_MODULES:
             importlib.import_module(module, package)
         todo = [(d, s) for d, s in REGISTRY if id(d) not in _DONE]
+        for dispatcher, _ in todo:
+            stamp(dispatcher)
         child = None
         if processes > 1 and any(_is_second(d) for d, _ in todo) and not any(_is_cached(d) for d, _ in todo):
             child = _spawn(package)
@@ -80,10 +82,11 @@ def compile_second() -> None:
     package = __package__.rpartition(".")[0]
     for module in KERNEL_MODULES:
         importlib.import_module(module, package)
-    from .._numba import REGISTRY
+    from .._numba import REGISTRY, stamp
 
     for dispatcher, signature in REGISTRY:
         if _is_second(dispatcher):
+            stamp(dispatcher)
             dispatcher.compile(signature)
 
 
