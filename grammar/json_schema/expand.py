@@ -48,6 +48,9 @@ class Option:
 _HAS_CHOICE = {"anyOf", "oneOf", "not", "if", "dependencies", "dependentSchemas", "allOf"}
 #: Schemas within schemas, for the same value, that are looked into for the kinds that they leave.
 _MAX_NESTED = 16
+_TYPE_ALONE = {"type"}
+_ALL_KINDS = frozenset(KINDS)
+_KINDS_OF_TYPE = {kind: frozenset((kind,)) for kind in KINDS} | {"integer": frozenset(("number",))}
 #: A negation that holds for every value of a kind.
 HOLDS: list[Option] = [Option()]
 
@@ -116,7 +119,7 @@ class Expander:
         """The kinds of value that a set may leave, as far as that is easily seen: of others there are no clauses."""
         found = self._kinds.get(literals)
         if found is None:
-            left = frozenset(KINDS)
+            left = _ALL_KINDS
             for number, positive in sorted(literals):
                 if positive and number > NOTHING_VALID:
                     left &= self._kinds_of(self.store[number], _MAX_NESTED)
@@ -128,7 +131,7 @@ class Expander:
         found = self._schema_kinds.get(schema.number)
         if found is not None:
             return found
-        left = frozenset(KINDS)
+        left = _ALL_KINDS
         if schema.number <= NOTHING_VALID or depth == 0:
             return left
         if schema.options is not None:
@@ -138,8 +141,8 @@ class Expander:
             keywords = self.checked(schema).keywords  # which is not in itself, then
             for name, value in keywords.items():
                 if name == "type":
-                    types = {value} if isinstance(value, str) else set(value)
-                    left &= types | {"number"} if "integer" in types else types
+                    types = _KINDS_OF_TYPE.get(value) if isinstance(value, str) else None
+                    left &= types or frozenset().union(*(_KINDS_OF_TYPE[one] for one in value))
                 elif name == "const":
                     left &= {kind_of(value, schema.place(name))}
                 elif name == "enum":
@@ -159,6 +162,10 @@ class Expander:
         if found is None and kind not in self.kinds(literals):
             found = self._done[key] = []
         if found is None:
+            found = self._plain(literals, kind)
+            if found is not None:
+                self._done[key] = found
+        if found is None:
             outer, self.kind = self.kind, kind
             try:
                 items: list[Item] = [(number, positive, ()) for number, positive in sorted(literals)]
@@ -167,6 +174,22 @@ class Expander:
                 self.kind = outer
             self._done[key] = found
         return found
+
+    def _plain(self, literals: Literals, kind: str) -> list[Any] | None:
+        """The clause of a set that asks for no more than a type, which most sets are; None for others."""
+        integer = False
+        if literals:
+            (number, positive), *more = literals
+            schema = self.store[number]
+            if more or not positive or schema.options is not None or schema.keywords.keys() != _TYPE_ALONE:
+                return None
+            integer = kind == "number" and schema.keywords["type"] == "integer"
+            if not integer and schema.keywords["type"] != kind:
+                return None
+        clause = CLAUSES[kind]()
+        if integer:
+            clause.intersect(integer=True)
+        return [clause]
 
     def _expanded(self, start: State) -> Iterator[Clause]:
         work = [start]

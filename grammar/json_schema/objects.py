@@ -152,8 +152,9 @@ class _Object:
                 sum(1 << bit_of[name] for name in forbidden),
                 max(clause.minimum, 1),
                 clause.maximum,
+                tuple(sum(1 << bit_of[name] for name in group) for group in sorted(map(sorted, groups))),
             )
-            for required, forbidden in terms
+            for required, forbidden, groups in terms
         )
         separator = self._writer.inlined(layout.comma(self._depth))
         listed = Members(tuple(options), separator, conditions)
