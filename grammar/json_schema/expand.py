@@ -51,6 +51,8 @@ _MAX_NESTED = 16
 _TYPE_ALONE = {"type"}
 _ALL_KINDS = frozenset(KINDS)
 _KINDS_OF_TYPE = {kind: frozenset((kind,)) for kind in KINDS} | {"integer": frozenset(("number",))}
+#: Steps of expansion, about 30 us each, beyond which objects are one formula if they can be.
+_MANY_STEPS = 300
 #: A negation that holds for every value of a kind.
 HOLDS: list[Option] = [Option()]
 
@@ -91,6 +93,10 @@ def _unless(formula: Formula) -> list[Option]:
     if isinstance(opposite, bool):
         return HOLDS if opposite else []
     return [Option(facts=(lambda clause: clause.condition(opposite),))]
+
+
+class _ManyStepsError(Exception):
+    """The clauses of a set are very many."""
 
 
 class Expander:
@@ -169,11 +175,24 @@ class Expander:
             outer, self.kind = self.kind, kind
             try:
                 items: list[Item] = [(number, positive, ()) for number, positive in sorted(literals)]
-                found = list(self._expanded(State(items, clause=CLAUSES[kind]())))
+                found = self._formula_where_many(literals, items)
             finally:
                 self.kind = outer
             self._done[key] = found
         return found
+
+    def _formula_where_many(self, literals: Literals, items: list[Item]) -> list[Any]:
+        """The clauses of a set; of objects, where these are very many, one with a formula instead, if there is one."""
+        if self.kind == "object":
+            try:
+                return list(self._expanded(State(items.copy(), clause=CLAUSES[self.kind]()), _MANY_STEPS))
+            except _ManyStepsError:
+                from .object_formulas import object_formula  # it needs what is defined here
+
+                clause = object_formula(self, literals)
+                if clause is not None:
+                    return [clause]
+        return list(self._expanded(State(items, clause=CLAUSES[self.kind]())))
 
     def _plain(self, literals: Literals, kind: str) -> list[Any] | None:
         """The clause of a set that asks for no more than a type, which most sets are; None for others."""
@@ -191,10 +210,14 @@ class Expander:
             clause.intersect(integer=True)
         return [clause]
 
-    def _expanded(self, start: State) -> Iterator[Clause]:
+    def _expanded(self, start: State, most_steps: int | None = None) -> Iterator[Clause]:
+        """Raises `_ManyStepsError` where more than `most_steps` are taken, those of the longest choice not counted."""
         work = [start]
-        made = 0
+        made = steps = longest = 0
         while work:
+            steps += 1
+            if most_steps is not None and steps > most_steps + longest:
+                raise _ManyStepsError
             state = work.pop()
             if not self._close(state):
                 continue
@@ -205,6 +228,7 @@ class Expander:
             if self.emptiness.is_contradictory(self.kind, state.clause):
                 continue
             choice = min(state.choices, key=len)
+            longest = max(longest, len(choice))
             state.choices.remove(choice)
             if made + len(work) + len(choice) > self.limits.max_schema_alternatives:
                 raise GrammarTooLarge(
