@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import GrammarError, GrammarSyntaxError, GrammarTooLarge
 from ..expression import Expression
 from ..limits import Limits
-from .clauses import CLAUSES, Clause
+from .clauses import CLAUSES, Clause, StringClause
 from .conditions import in_place, keyword_presence, presence
 from .keywords import check_keywords
 from .patterns import pattern_content
@@ -53,6 +54,8 @@ _ALL_KINDS = frozenset(KINDS)
 _KINDS_OF_TYPE = {kind: frozenset((kind,)) for kind in KINDS} | {"integer": frozenset(("number",))}
 #: Steps of expansion, about 30 us each, beyond which objects are one formula if they can be.
 _MANY_STEPS = 300
+#: Clauses of strings that choices may multiply to; beyond it they are parts of one clause.
+_MANY_STRINGS = 16
 #: A negation that holds for every value of a kind.
 HOLDS: list[Option] = [Option()]
 
@@ -227,6 +230,11 @@ class Expander:
                 continue
             if self.emptiness.is_contradictory(self.kind, state.clause):
                 continue
+            if self.kind == "string" and prod(map(len, state.choices)) > _MANY_STRINGS:
+                if self._as_options(state):
+                    made += 1
+                    yield state.clause
+                continue
             choice = min(state.choices, key=len)
             longest = max(longest, len(choice))
             state.choices.remove(choice)
@@ -240,6 +248,20 @@ class Expander:
                 other = state.copy()
                 if self.take(other, option):
                     work.append(other)
+
+    def _as_options(self, state: State) -> bool:
+        """Make choices between strings part of the clause: a language may be a union. False: one cannot be made."""
+        for choice in state.choices:
+            found = []
+            for option in choice:
+                alone = State([], clause=StringClause())
+                if self.take(alone, option):
+                    found += [clause.constraint for clause in self._expanded(alone)]
+            if not found:
+                return False
+            if StringConstraint() not in found:
+                state.clause.intersect(options=frozenset((frozenset(found),)))
+        return True
 
     def take(self, state: State, option: Option) -> bool:
         """Go one way. False: it is contradictory."""
@@ -293,7 +315,7 @@ class Expander:
         try:
             return string_expression(constraint, limits=self.limits, **options)
         except GrammarError as error:
-            for pattern in sorted(constraint.patterns | constraint.not_patterns):
+            for pattern in sorted(constraint.all_patterns):
                 self.located(pattern, lambda pattern=pattern: pattern_content(pattern, self.limits))  # type: ignore[misc]
             raise error
 
