@@ -33,6 +33,9 @@ class Formulas:
         self._atoms: list[frozenset[Atom]] = [frozenset(), frozenset()]
         self._negated: dict[int, int] = {FALSE: TRUE, TRUE: FALSE}
 
+        #: Formulas looked at to see what is left of them, about 3 us each.
+        self.visited = 0
+
     def __len__(self) -> int:
         return len(self._nodes)
 
@@ -124,6 +127,7 @@ class Formulas:
     def _settled(self, formula: int, known: Mapping[Atom, bool], done: dict[int, int]) -> int:
         found = done.get(formula)
         if found is None:
+            self.visited += 1
             if self._atoms[formula].isdisjoint(known):
                 found = formula
             else:

@@ -23,6 +23,8 @@ from .shapes import ObjectShape, OtherNames
 if TYPE_CHECKING:
     from .writer import Writer
 
+#: Formulas looked at, in all, to see what is left of them: about a second.
+_MOST_VISITED = 200_000
 #: Classes of values of one property, about 0.1 ms each.
 _MAX_CLASSES = 256
 
@@ -179,6 +181,8 @@ class _Diagram:
                 known["has", name] = True
                 known.update((("value", name, literal), holds[literal]) for literal in own)
             targets[signs] = formulas.settled(formula, known)
+        if formulas.visited > _MOST_VISITED:
+            raise self._too_large()
         return self._values(base, asked, targets)
 
     def _named(self, formula: int, position: int) -> list[tuple[Literals, int]]:
@@ -220,10 +224,7 @@ class _Diagram:
                 if target == len(numbers) + 1:
                     work.append(key)
                     if len(numbers) > self._writer.limits.max_schema_states:
-                        raise GrammarTooLarge(
-                            f"an object of {len(self._names)} properties that depend on each other has too many states",
-                            limit="max_schema_states",
-                        )
+                        raise self._too_large()
             sources.append(source)
             labels.append(label)
             targets.append(target)
@@ -244,6 +245,12 @@ class _Diagram:
             for label, target_kind, target in self._steps(state):
                 edge(at, label, target_kind, target)
         return Machine(tuple(sources), tuple(labels), tuple(targets), (1,))
+
+    def _too_large(self) -> GrammarTooLarge:
+        return GrammarTooLarge(
+            f"an object of {len(self._names)} properties that depend on each other has too many states",
+            limit="max_schema_states",
+        )
 
     def _steps(self, state: _State) -> list[tuple[Expression, str, _State]]:
         found: list[tuple[Expression, str, _State]] = []
