@@ -23,8 +23,8 @@ from .shapes import ObjectShape, OtherNames
 if TYPE_CHECKING:
     from .writer import Writer
 
-#: Formulas looked at, in all, to see what is left of them: about a second.
-_MOST_VISITED = 200_000
+#: Formulas and parts of them that are looked at, in all, to see what is left of them: about a second.
+_MOST_VISITED = 1_000_000
 #: Classes of values of one property, about 0.1 ms each.
 _MAX_CLASSES = 256
 
@@ -181,8 +181,8 @@ class _Diagram:
                 known["has", name] = True
                 known.update((("value", name, literal), holds[literal]) for literal in own)
             targets[signs] = formulas.settled(formula, known)
-        if formulas.visited > _MOST_VISITED:
-            raise self._too_large()
+            if formulas.visited > _MOST_VISITED:
+                raise self._too_large()
         return self._values(base, asked, targets)
 
     def _named(self, formula: int, position: int) -> list[tuple[Literals, int]]:
