@@ -51,7 +51,7 @@ def problem(vocabulary: int, rng: np.random.Generator) -> dict[str, Any]:
         "logits": logits,
         "mask_ids": np.resize(np.array(kinds, np.int32), ROWS),
         "pool": pool,
-        "end_allowed": rng.integers(0, 2, ROWS).astype(np.uint8),
+        "end_allowed": rng.integers(0, 4, ROWS).astype(np.uint32),
         "end_sets": EndSets.same(ROWS, [3, vocabulary - 1]),
         "parameters": SamplingParameters.build(
             ROWS,

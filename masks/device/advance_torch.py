@@ -80,7 +80,7 @@ def run(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> None:
     final = (_read(image_bytes, entry[:, D_FLAGS] + state, open_row, 0) & FINAL) != 0
     end = final & ((position >= g.min_tokens) | (mask == _EMPTY))
     g.mask_ids.copy_(torch.where(active, mask, g.mask_ids))
-    g.end_allowed.copy_(torch.where(active, end.to(torch.uint8), g.end_allowed))
+    g.end_allowed.copy_(torch.where(active, -end.to(torch.int32), g.end_allowed))
 
 
 def _next_state(

@@ -120,7 +120,7 @@ def advance(
     final = (tl.load(image_bytes + flags_at + state, mask=open_row, other=0) & FINAL) != 0
     end = final & ((position >= minimum) | (mask == EMPTY))
     tl.store(mask_ids + row, mask, mask=active)
-    tl.store(end_allowed + row, end.to(tl.uint8), mask=active)
+    tl.store(end_allowed + row, tl.where(end, -1, 0), mask=active)
 
 
 def launch_of(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -119,9 +119,9 @@ class DeviceGrammars:
         self.position = zeros(rows)
         self.min_tokens = zeros(rows)
         self.ends = DeviceEnds(torch.full((rows, MAX_ENDS), -1, dtype=torch.int32, device=device), zeros(rows))
-        #: What the sampler takes: int32[rows] and uint8[rows].
+        #: What the sampler takes: int32[rows] each.
         self.mask_ids = torch.full((rows,), UNCONSTRAINED, dtype=torch.int32, device=device)
-        self.end_allowed = torch.ones(rows, dtype=torch.uint8, device=device)
+        self.end_allowed = torch.full((rows,), -1, dtype=torch.int32, device=device)
         #: uint8[rows]: of the last advance. Host and unconstrained rows count as accepted.
         self.accepted = torch.ones(rows, dtype=torch.uint8, device=device)
 
@@ -212,7 +212,7 @@ class DeviceGrammars:
         self.grammar[row] = HOST_ROW if number is None else number
         self.state[row] = 0 if number is None else self._start[number]
         self.mask_ids[row] = UNCONSTRAINED
-        self.end_allowed[row] = 1
+        self.end_allowed[row] = -1
         self._run(None)
 
     def set_host(self, rows: torch.Tensor, mask_ids: torch.Tensor, end_allowed: torch.Tensor) -> None:

@@ -67,7 +67,8 @@ class _Event:
 
 @dataclass(frozen=True)
 class Shipment:
-    """A step's rows on the device: `mask_ids` int32, `end_allowed` and `status` uint8, valid until the next but one.
+    """A step's rows on the device, valid until the next but one: `mask_ids` int32, `end_allowed` int32 (the bits of
+    `Plan.end_allowed`), `status` uint8.
 
     `generation`: the pool's epoch that the ids are of. `place`: which of the two buffers holds them.
     """
@@ -126,8 +127,9 @@ class PoolMirror:
         self._staged = [_Event(self._streams) for _ in range(2)]
         self._turn = 0
         slots = batch.slots
-        self._plan_host = [torch.zeros(slots + 2 * (-(-slots // 4)), **pinned) for _ in range(2)]
-        self._plan_device = [zeros(slots + 2 * (-(-slots // 4))) for _ in range(2)]
+        plan_words = 2 * slots + -(-slots // 4)
+        self._plan_host = [torch.zeros(plan_words, **pinned) for _ in range(2)]
+        self._plan_device = [zeros(plan_words) for _ in range(2)]
         self._plan_copied = [_Event(self._streams) for _ in range(2)]
         self._plan_read = [_Event(self._streams) for _ in range(2)]
         cuda: Any = torch.cuda
@@ -178,21 +180,18 @@ class PoolMirror:
         place = self.steps & 1
         self._plan_copied[place].synchronize()
         buffer = self._plan_host[place].numpy()
-        quarter = -(-self._batch.slots // 4)
         slots = self._batch.slots
         buffer[:rows] = plan.mask_ids
-        tail = buffer[slots:].view(np.uint8)
-        tail[:rows] = plan.end_allowed
-        tail[4 * quarter : 4 * quarter + rows] = plan.status
+        buffer[slots : slots + rows] = plan.end_allowed.view(np.int32)
+        buffer[2 * slots :].view(np.uint8)[:rows] = plan.status
         device = self._plan_device[place]
         self._on_side(self._plan_read[place].wait)
         self._on_side(partial(device.copy_, self._plan_host[place], non_blocking=True))
         self._on_side(self._plan_copied[place].record)
         self._plan_copied[place].wait()
         self.steps += 1
-        bytes_of_rows = device[slots:].view(torch.uint8)
-        status = bytes_of_rows[4 * quarter : 4 * quarter + rows]
-        return Shipment(device[:rows], bytes_of_rows[:rows], status, generation, place)
+        status = device[2 * slots :].view(torch.uint8)[:rows]
+        return Shipment(device[:rows], device[slots : slots + rows], status, generation, place)
 
     def shipped(self, shipment: Shipment) -> None:
         """To be called when all that reads a shipment has been launched on the current stream."""
