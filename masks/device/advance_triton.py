@@ -127,7 +127,14 @@ def launch_of(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> tuple[tu
     """(arguments, constants) of the launch that `run` makes."""
     g = grammars
     arguments = (
-        *(g.image, g.image.view(torch.uint8), g.directory, g.token_start, g.token_bytes, g.token_text),
+        *(
+            g.images.image,
+            g.images.image.view(torch.uint8),
+            g.images.directory,
+            g.token_start,
+            g.token_bytes,
+            g.token_text,
+        ),
         *(g.vocabulary.size, g.grammar, g.state, g.position, g.min_tokens, g.ends.tokens, g.ends.count),
         *(g.state if tokens is None else tokens, g.mask_ids, g.end_allowed, g.accepted, g.state.shape[0]),
     )

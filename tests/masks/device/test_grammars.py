@@ -38,7 +38,9 @@ BACKENDS = ["torch", "triton"]
 def make(backend: str, rows: int, slots: int = 16) -> tuple[Batch, PoolMirror, DeviceGrammars]:
     batch = Batch(VOCABULARY, slots, None)
     mirror = PoolMirror(batch, DEVICE)
-    return batch, mirror, DeviceGrammars(VOCABULARY, mirror, rows, grammars=16, image_bytes=1 << 20, backend=backend)
+    # Recursive grammars stay with the host here; on the device they are in `test_pushdowns.py`.
+    device = DeviceGrammars(VOCABULARY, mirror, rows, grammars=16, image_bytes=1 << 20, levels=0, backend=backend)
+    return batch, mirror, device
 
 
 def mask_of(device: DeviceGrammars, row: int) -> np.ndarray:
