@@ -47,7 +47,8 @@ def launches(vocabulary: int, dtype: Any) -> dict[str, tuple[Any, tuple[Any, ...
     import numpy as np
     import torch
 
-    from stepmask.masks.device import advance_triton
+    from stepmask.masks.device import advance_triton, pushdown_triton
+    from stepmask.masks.device.pushdowns import LEVELS, MAX_PUSHED
     from stepmask.masks.device.sampler import CAPACITY, TILE
     from stepmask.masks.device.sampling_triton import TritonSampler
     from stepmask.masks.device.tables import (
@@ -88,13 +89,20 @@ def launches(vocabulary: int, dtype: Any) -> dict[str, tuple[Any, tuple[Any, ...
     # `DeviceGrammars` needs a batch, and that its kernels; the types of its arrays are enough here.
     words, numbers64 = torch.zeros(rows, dtype=torch.int32), torch.zeros(rows, dtype=torch.int64)
     grammars: Any = SimpleNamespace(
-        image=words, directory=numbers64, token_start=words, token_bytes=flags, token_text=flags,
+        images=SimpleNamespace(image=words, directory=numbers64), token_start=words,
+        token_bytes=flags, token_text=flags,
         vocabulary=SimpleNamespace(size=vocabulary), grammar=words, state=words, position=words, min_tokens=words,
         ends=SimpleNamespace(tokens=torch.zeros(rows, MAX_ENDS, dtype=torch.int32), count=words), mask_ids=words,
-        end_allowed=allowed, accepted=flags,
+        end_allowed=allowed, accepted=flags, escaped=flags,
     )  # fmt: skip
     arguments, constants = advance_triton.launch_of(grammars, ids)
     found["advance"] = (advance_triton.advance, arguments, constants)
+    pushdowns: Any = SimpleNamespace(
+        rows=grammars, images=grammars.images, grammar=words, state=words, depth=words,
+        stack=torch.zeros(rows, LEVELS, dtype=torch.int32), fresh=torch.zeros(rows, MAX_PUSHED, dtype=torch.int32),
+    )  # fmt: skip
+    arguments, constants = pushdown_triton.launch_of(pushdowns, ids)
+    found["advance_pushdown"] = (pushdown_triton.advance_pushdown, arguments, constants)
     return found
 
 

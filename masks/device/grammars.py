@@ -2,8 +2,9 @@
 
 A *plain* grammar is one deterministic automaton. What is a context of `masks.ready` is a state here; from it and a
 token the next one follows by the token's bytes through the byte automaton, which is small (a table of states by tokens
-would be gigabytes). Recursive grammars have a bounded stack: `masks.device.pushdowns`. Grammars, vocabulary and states
-lie in arrays of fixed size, so that a whole decode loop can be captured in a CUDA graph.
+would be gigabytes). Recursive grammars, and those with counters, have a bounded stack: `masks.device.pushdowns`.
+Grammars, vocabulary and states lie in arrays of fixed size, so that a whole decode loop can be captured in a CUDA
+graph.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class DeviceGrammars:
 
     `rows`: sequences at once. `image_bytes`: memory for automata, and as much for pushdown automata (default 64 MB: a
     5,000-way choice takes 2 MB, any JSON 0.1 MB). `grammars`: how many of either at once. `levels`: of a row's stack,
-    4 bytes each; 0: recursive grammars stay with the host, and a step is one kernel less. `backend`: as of
+    4 bytes each; 0: recursive grammars and counters stay with the host, and a step is one kernel less. `backend`: as of
     `DeviceSampler`.
 
     A step is `sample` with `mask_ids` and `end_allowed`, then `advance` with the sampled tokens. A row with `HOST_ROW`
@@ -118,17 +119,18 @@ class DeviceGrammars:
         self.accepted = torch.ones(rows, dtype=torch.uint8, device=device)
         #: uint8[rows]: 1 where the device could not go on and the row is the host's since; see `pushdowns`.
         self.escaped = zeros(rows, dtype=torch.uint8)
-        #: Rows of recursive grammars; None without `levels`.
+        #: Rows of recursive grammars and of those with counters; None without `levels`.
         self.pushdowns = DevicePushdowns(self, grammars, image_bytes, levels) if levels else None
 
     def add(self, compiled: CompiledGrammar) -> int | None:
         """Put a grammar on the device; returns its number, or None where it must stay with the host.
 
-        Those are grammars with state sets, others that are not recursive with counters or more masks than `masks.ready`
-        builds ahead, recursive ones of which nothing is deterministic, and any that there is no room for now.
+        Those are grammars with state sets; of plain ones those with more masks than `masks.ready` builds ahead; of
+        recursive ones and those with counters the ones that would escape at once (see `pushdowns`); and any that there
+        is no room for now.
         """
         automaton = compiled.automaton
-        if automaton.flags & RECURSIVE and self.pushdowns is not None:
+        if automaton.flags & (CALLS | RECURSIVE) and self.pushdowns is not None:
             number = self.pushdowns.add(compiled)
             return None if number is None else self._grammars + number
         if automaton.flags & (CALLS | LAZY | RECURSIVE) or len(automaton["frame_start"]) != 1:

@@ -1,4 +1,4 @@
-"""Recursive grammars as pushdown automata that a device can step: one table of actions, numbers on a stack.
+"""Grammars with calls as pushdown automata that a device can step: one table of actions, numbers on a stack.
 
 A *number* stands for a state of the grammar's automaton with the register that its frame has there, so that counters
 need nothing of their own. A sequence is a stack of numbers: the states that calls return to, and on top the state that

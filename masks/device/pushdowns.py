@@ -1,4 +1,4 @@
-"""Rows of recursive grammars on the device: a number and a bounded stack each (`masks.device.pushdown`).
+"""Rows of recursive grammars, or with counters, on the device: a number and a bounded stack (`masks.device.pushdown`).
 
 From the sampled token's bytes follow the next number and stack, and from these the next mask by the contexts that were
 built ahead (`masks.device.pushdown_contexts`). A row *escapes* to the host where the device cannot tell: two ways to
@@ -55,7 +55,7 @@ HASH_CONTEXT, HASH_NUMBER, HASH_SHIFT = 0x1E3779B1, 0x05EBCA6B, 15
 
 
 class DevicePushdowns:
-    """The recursive grammars of one `DeviceGrammars`, and what its rows have of their own in them."""
+    """The grammars with calls of one `DeviceGrammars`, and what its rows have of their own in them."""
 
     def __init__(self, rows: DeviceGrammars, grammars: int, image_bytes: int, levels: int) -> None:
         count, device = len(rows.state), rows.device
@@ -81,7 +81,7 @@ class DevicePushdowns:
     def add(
         self, compiled: CompiledGrammar, *, most_numbers: int = MAX_NUMBERS, most_contexts: int = MAX_CONTEXTS
     ) -> int | None:
-        """Put a recursive grammar on the device; its number, or None where it must stay with the host.
+        """Put a grammar on the device; its number, or None where it must stay with the host.
 
         Takes about a second for any JSON and 128k tokens, nearly all of it for the masks; not for the step thread.
         """

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 import torch
 from device_problems import DEVICE, tensor
 from mask_sets import byte_vocabulary, tokens_of
+from random_rules import ALL_LIMITS, is_language, random_rules
+from recursive_cases import build, vocabulary_for
 
 import stepmask
+from stepmask.grammar.automaton import CALLS, RECURSIVE
 from stepmask.masks.batch import Batch
 from stepmask.masks.device.grammars import ACCEPTED, ESCAPED, DeviceGrammars
 from stepmask.masks.device.mirror import PoolMirror
@@ -94,6 +99,8 @@ GRAMMARS = {
     "brackets": stepmask.gbnf('root ::= ("(" root ")" root)?'),
     "counted": stepmask.gbnf('root ::= "(" root{0,3} ")" | "[" [a-z]{2,5} "]" | "x"'),
     "tail": stepmask.gbnf('root ::= "a" root | "b" rest\nrest ::= "x" root? ")"'),
+    "letters": stepmask.regex("[^x]{1,9}x"),
+    "counters": stepmask.regex("(?:[^a,]{1,5},){1,40}"),
     "tool": stepmask.lark('start: "(" start ")" | <tool> start <tool> | "a"+'),
 }
 BACKENDS = ["torch", "triton"]
@@ -102,8 +109,9 @@ BACKENDS = ["torch", "triton"]
 def masks_of(device: DeviceGrammars) -> np.ndarray:
     """bool[rows, width]: the rows' whole masks as the sampler sees them, by masking zeros."""
     rows = len(device.state)
-    logits = torch.zeros(rows, VOCABULARY.width, device=DEVICE)
-    DeviceSampler(VOCABULARY.width, rows, DEVICE, backend="torch").apply_masks(
+    width = device.vocabulary.width
+    logits = torch.zeros(rows, width, device=DEVICE)
+    DeviceSampler(width, rows, DEVICE, backend="torch").apply_masks(
         logits, device.mirror.tables, device.mask_ids, end_allowed=device.end_allowed, ends=device.ends
     )
     return (logits == 0).cpu().numpy()
@@ -112,12 +120,15 @@ def masks_of(device: DeviceGrammars) -> np.ndarray:
 class Rows:
     """Rows of some grammars on the device, and on the host beside them."""
 
-    def __init__(self, compiled: list, backend: str, *, copies: int = 1, **limits: int) -> None:
-        self.batch = Batch(VOCABULARY, len(compiled) * copies, None, max_rollback=0)
+    def __init__(
+        self, compiled: list, backend: str, *, vocabulary: Vocabulary = VOCABULARY, copies: int = 1, **limits: int
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.batch = Batch(vocabulary, len(compiled) * copies, None, max_rollback=0)
         mirror = PoolMirror(self.batch, DEVICE, resident_masks=4000)
         rows = len(compiled) * copies
         self.device = DeviceGrammars(
-            VOCABULARY, mirror, rows, grammars=16, image_bytes=8 << 20, backend=backend, **limits
+            vocabulary, mirror, rows, grammars=16, image_bytes=8 << 20, backend=backend, **limits
         )
         self.numbers = [self.device.add(grammar) for grammar in compiled]
         self.compiled = compiled
@@ -135,14 +146,15 @@ class Rows:
         rows = len(self.slots)
         tokens = np.full(rows, -1, np.int32)
         for row in np.flatnonzero(~escaped).tolist():
-            expected = np.zeros(VOCABULARY.width, np.bool_)
+            expected = np.zeros(self.vocabulary.width, np.bool_)
             expected[list(tokens_of(batch.mask(int(self.slots[row]))))] = True
             np.testing.assert_array_equal(masks[row], expected)
             legal = np.flatnonzero(expected)
             # Text that opens is as likely as text that closes: ends are taken now and then only.
-            some = legal[legal < END] if rng.random() < 0.95 and (legal < END).any() else legal
+            some = legal[~np.isin(legal, self.vocabulary.eos)]
+            some = some if rng.random() < 0.95 and some.size else legal
             chosen = some.size and rng.random() < legal_share
-            tokens[row] = rng.choice(some) if chosen else rng.integers(-1, VOCABULARY.width + 2)
+            tokens[row] = rng.choice(some) if chosen else rng.integers(-1, self.vocabulary.width + 2)
         before = [t.clone() for t in (device.pushdowns.state, device.pushdowns.depth, device.position)]
         device.advance(tensor(tokens))
         after = [device.pushdowns.state, device.pushdowns.depth, device.position]
@@ -204,6 +216,31 @@ def test_every_json_is_deterministic(compiled: list) -> None:
             if rows.batch.is_finished(slot):
                 rows.batch.remove(slot)
                 rows.start(row, rows.numbers[row], some[row])
+
+
+@pytest.mark.parametrize(("backend", "seeds"), [("torch", range(160)), ("triton", range(160, 184))])
+def test_random_grammars(backend: str, seeds: range) -> None:
+    """Whatever rules there are: a row is where the host is, or it has escaped."""
+    eligible = escapes = taken = 0
+    for seed in seeds:
+        rng = random.Random(seed)
+        found = random_rules(rng, tokens=True, members=True)
+        if not is_language(found):
+            continue
+        vocabulary = vocabulary_for([found], rng)
+        grammar = build(found, vocabulary, ALL_LIMITS[seed % len(ALL_LIMITS)])
+        rows = Rows([grammar], backend, vocabulary=vocabulary, copies=3, levels=16)
+        if not grammar.automaton.flags & (CALLS | RECURSIVE) or rows.numbers[0] is None:
+            continue
+        eligible += 1
+        for row in range(3):
+            rows.start(row, rows.numbers[0], grammar, row, vocabulary.eos or ())
+        numbers = np.random.default_rng(seed)
+        for _ in range(12):
+            taken += int((rows.device.escaped == 0).sum())
+            escapes += int(rows.step(numbers).sum())
+    assert eligible > len(seeds) // 12
+    assert escapes < taken // 5
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
