@@ -175,7 +175,8 @@ class Engine:
                 descriptors.append(self._texts.output.fileno())
             self._compiling.quiet()
             if descriptors and self._slots.is_idle and (self._compiling.count or self._texts.ending):
-                select.select(descriptors, [], [], self._compiling.patience())
+                times = (self._compiling.patience(), self._texts.output.patience())
+                select.select(descriptors, [], [], min((time for time in times if time is not None), default=None))
         self.step()
 
     def step(self) -> None:

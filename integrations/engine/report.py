@@ -90,8 +90,8 @@ def table(recorder: Recorder, most: int = 5) -> str:
     lines.append(f"fuel: {int(np.median(steps.fuel))} a step at the median, {int(steps.fuel.max())} at most")
     if recorder.forced:
         lines.append(
-            f"forced: {recorder.forced} tokens were the only legal ones and needed no logits, {recorder.chunked} shared "
-            f"a forward pass with another of their row; {recorder.forwards} forward passes"
+            f"forced: {recorder.forced} tokens, the only legal ones, needed no logits; {recorder.chunked} shared "
+            f"a forward pass with one of their row, {recorder.forwards} forward passes in all"
         )
     found = bottleneck(recorder)
     whose = "the model" if found.is_model else "the step thread"

@@ -74,6 +74,9 @@ class InProcessText(TextOutput):
         return finals
 
     def text_of(self, number: int) -> str:
+        for final in self._finals:
+            if final.number == number:
+                return final.text.decode()
         answer = self._answers.get(number)
         return "" if answer is None else answer.text
 
@@ -84,6 +87,9 @@ class InProcessText(TextOutput):
 
     def fileno(self) -> int:
         return -1
+
+    def patience(self) -> float | None:
+        return None
 
     def close(self) -> None:
         """Nothing is held."""

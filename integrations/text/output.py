@@ -71,6 +71,10 @@ class TextOutput(ABC):
         """A descriptor that can be read when there is something to take by `finals`; -1: there never is."""
 
     @abstractmethod
+    def patience(self) -> float | None:
+        """Seconds until `flush` and `finals` should be called in any case; None: there is no such time."""
+
+    @abstractmethod
     def close(self) -> None:
         """Give up everything. May be called again."""
 
@@ -89,12 +93,15 @@ class Tokenizer:
         self._tokenizer: Any = None
 
     def encode(self, text: str) -> list[int]:
-        """Token ids. Raises ValueError where there is no tokenizer, and what the package raises."""
+        """Token ids. Raises ValueError where there is no tokenizer, or it cannot encode the text."""
         if self._tokenizer is None:
             if self._path is None:
                 raise ValueError("a text can only be encoded with a tokenizer (tokenizer=...)")
             from tokenizers import Tokenizer as Reader
 
             self._tokenizer = Reader.from_file(str(self._path))
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        try:
+            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        except Exception as error:
+            raise ValueError(f"the text cannot be encoded: {error}") from error
         return ids

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Records that are collected before they go into the ring, at most.
 _BLOCK = 256
+#: Seconds after which an engine that has nothing else to do looks again whether a full ring has room.
+_RETRY_S = 0.005
 
 
 @dataclass
@@ -155,6 +157,11 @@ class TextProcess(TextOutput):
     def fileno(self) -> int:
         return -1 if self._worker is None else self._worker.channel.fileno()
 
+    def patience(self) -> float | None:
+        if self._worker is None:
+            return None
+        return _RETRY_S if self._waiting or self._messages else self.bounds.stall_s
+
     # ------------------------------------------------------------------------------------------------ for the others
     def text_of(self, number: int) -> str:
         """Waits for the process; what was put before is in the text."""
@@ -165,15 +172,14 @@ class TextProcess(TextOutput):
                 asked = self._worker
                 self._messages.append(({"text": number}, b""))
                 continue
-            for final in self._finals:
-                if final.number == number:
-                    self._texts.pop(number, None)
-                    return final.text.decode()
             if number in self._texts:
                 return self._texts.pop(number)
-            self._wait(0.1 if self._waiting or self._messages else self.bounds.stall_s)
+            self._wait(self.patience() or 0.0)
             self._receive_all()
             self._end_if_stalled()
+        for final in self._finals:
+            if final.number == number:
+                return final.text.decode()
         answer = None if self._answers is None else self._answers.get(number)
         return "" if answer is None else answer.text
 
@@ -340,7 +346,7 @@ class TextProcess(TextOutput):
             if kind == protocol.IDS:
                 future.set_result(np.frombuffer(one, np.int32).tolist())
             else:
-                future.set_exception(ValueError(f"the text could not be encoded: {one.decode('utf-8', 'replace')}"))
+                future.set_exception(ValueError(one.decode("utf-8", "replace")))
 
     def _wait(self, seconds: float) -> None:
         if self._worker is not None:

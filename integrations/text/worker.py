@@ -99,6 +99,6 @@ class _Worker:
                     text = bytes(data).decode()
             ids = np.asarray(self._tokenizer.encode(text), np.int32)
         except Exception as error:
-            protocol.send(self._channel, protocol.FAILED, number, one=repr(error)[:4000].encode("utf-8", "replace"))
+            protocol.send(self._channel, protocol.FAILED, number, one=str(error)[:4000].encode("utf-8", "replace"))
         else:
             protocol.send(self._channel, protocol.IDS, number, one=ids.tobytes())

@@ -1,4 +1,4 @@
-"""However the loop runs, the tokens are the same: plain or overlapped, one by one or in runs, text here or elsewhere."""
+"""However the loop runs, tokens are the same: plain or overlapped, one by one or in runs, text here or elsewhere."""
 
 from __future__ import annotations
 
