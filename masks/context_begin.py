@@ -56,7 +56,7 @@ from .layout import (
     TRIE,
 )
 from .leaving import children_bytes, note_asked, note_asked_any, note_calls, note_leaving
-from .machine import AT_FRAME_FOLLOW, flags_of, frame_of
+from .machine import AT_FRAME_FOLLOW, AT_STATE_LOOP, flags_of, frame_of
 from .memory import load_i32, load_i64, section, store_i64
 from .path import CONFIG_COST, add_tokens
 from .pool import count
@@ -90,8 +90,12 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
             # The state after one space is not wide, so few of the tokens that begin with one are alive: they are
             # walked in the trie, not one by one.
             after_space = local_step(automaton, state, 0x20, register)
-            if after_space >= 0 and flags_of(automaton, after_space) & (GUARDED | HAS_OPERATIONS) != 0:
-                after_space = -1
+            if after_space >= 0 and (
+                flags_of(automaton, after_space) & (GUARDED | HAS_OPERATIONS) != 0
+                or load_i64(loop, L_CLASS) >= 0
+                and load_i32(section(automaton, AT_STATE_LOOP), after_space) == load_i64(loop, L_CLASS)
+            ):
+                after_space = -1  # or it is wide, as its class has the space
     else:
         # Nothing but a space may come first; then the state is what it is after one space.
         wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, False)
