@@ -216,16 +216,17 @@ class Batch:
     def _resident(self, compiled: CompiledGrammar) -> Resident:
         key = id(compiled)
         if key not in self._residents:
+            contexts = None
             if len(self._residents) >= MAX_IDLE_GRAMMARS:
                 for other, old in list(self._residents.items()):
                     if old.users == 0:
-                        del self._residents[other]
+                        contexts = self._residents.pop(other).contexts
                         # An unfinished mask may still be that grammar's.
                         self._block.arrays[B_JOB][J_STAGE] = IDLE
                         break
             if compiled.automaton.flags & RECURSIVE:
                 self._graphs = self._graphs or graph_blocks(self._block)
-            resident = Resident(compiled, next(self._numbers), self._tables.words)
+            resident = Resident(compiled, next(self._numbers), self._tables.words, contexts)
             if resident.lazy_words > self._lazy_words:
                 self._lazy_words = resident.lazy_words
                 self._block.arrays[B_JOB][J_STAGE] = IDLE
