@@ -108,8 +108,8 @@ def spread_loops(
 
     So are the states within the names of an object that may have others beside them: whatever a name begins with, all
     characters but its end go on. So are those of a pattern that is searched for in a text, whatever was read of it:
-    they loop on lesser classes by themselves, if at all. For classes of all code points above U+007F. `asked`: whether in a
-    frame of members some name may be all that is left, which may not be allowed.
+    they loop on lesser classes by themselves, if at all. For classes of all code points above U+007F. `asked`: whether
+    in a frame of members some name may be all that is left, which may not be allowed.
     """
     flags, frame = arrays["state_flags"], arrays["state_frame"]
     free = (flags & (FINAL | HAS_CALLS | HAS_OPERATIONS) == 0) & ~asked & (arrays["frame_kind"][frame] != COUNTER)
