@@ -32,7 +32,7 @@ class Writer:
         self.limits = limits
         self.layout = Layout(options)
         self.emptiness = Emptiness()
-        self.expander = Expander(store, limits, self.emptiness, options.formats)
+        self.expander = Expander(store, limits, self.emptiness, options.formats, options.property_order)
         self.emptiness.expander = self.expander
         self.rules: dict[str, Expression] = dict(self.layout.rules)
         self._store = store
