@@ -52,8 +52,8 @@ _MAX_NESTED = 16
 _TYPE_ALONE = {"type"}
 _ALL_KINDS = frozenset(KINDS)
 _KINDS_OF_TYPE = {kind: frozenset((kind,)) for kind in KINDS} | {"integer": frozenset(("number",))}
-#: Steps of expansion, about 30 us each, beyond which objects are one formula if they can be. In any order each clause is
-#: a few states, and a formula as many as there are sets of names.
+#: Steps of expansion, about 30 us each, beyond which objects are one formula if they can be. In any order a clause is a
+#: few states, and a formula as many as there are sets of names.
 _MANY_STEPS: dict[PropertyOrder, int] = {"declared": 300, "any": 4_000}
 #: Clauses of strings that choices may multiply to, for each option of the longest; beyond it they are one clause.
 _MANY_STRINGS = 8
