@@ -138,9 +138,11 @@ class Writer:
                 allowed = clause.constraint.allowed
                 if allowed is None:
                     return None
+                write: Any = self._numbers if kind == "number" else self._strings
                 for value in sorted(allowed):
-                    only = clause.constraint.intersect(type(clause.constraint)(allowed=frozenset((value,))))
-                    texts = self._numbers([only]) if kind == "number" else self._strings([only])
+                    alone = type(clause.constraint)(allowed=frozenset((value,)))
+                    # One value is written in one way, whatever else was asked of it.
+                    texts = write([alone]) if write([clause.constraint.intersect(alone)]) else []
                     found += [text for text in texts if text not in found]
         return found
 
