@@ -201,8 +201,8 @@ class _Array:
             found = self._writer.finite_values(self._shapes.literals(index))
             if found is None or clause.contains or clause.violations:
                 raise GrammarUnsupported(
-                    f"uniqueItems is enforced where items are of up to {MAX_DISTINCT} scalars ({_MAX_TRACKED} where the "
-                    "items are not alike), or at most 1",
+                    f"uniqueItems is enforced where items are of up to {MAX_DISTINCT} scalars ({_MAX_TRACKED} where "
+                    "they are not alike), or at most 1",
                     place,
                 )
             values_at.append(found)
