@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._numba import helper
-from ..grammar.automaton import GUARDED, HAS_OPERATIONS
+from ..grammar.automaton import MEMBERS
 from .layout import (
     B_JOB,
     B_JOB_CONFIGS,
@@ -19,7 +19,6 @@ from .layout import (
     G_AUTOMATON,
     G_STAMP,
     J_ADDED,
-    J_AFTER_SPACE,
     J_CURSOR,
     J_DEPTH,
     J_EVENT_COUNT,
@@ -37,6 +36,7 @@ from .layout import (
     J_PATH_RANK,
     J_REGISTER,
     J_ROOM,
+    J_SKIPPED,
     J_STAGE,
     J_STAMP,
     J_VOCABULARY,
@@ -45,8 +45,8 @@ from .layout import (
     L_CLASS,
     L_FIRST,
     L_FIRST_TEXT,
+    L_INNER,
     L_LIMIT,
-    L_STAY,
     LISTS,
     LOOP_WORDS,
     MAX_UNDECIDED,
@@ -56,13 +56,13 @@ from .layout import (
     TRIE,
 )
 from .leaving import children_bytes, note_asked, note_asked_any, note_calls, note_leaving
-from .machine import AT_FRAME_FOLLOW, flags_of, frame_of
-from .memory import load_i32, load_i64, section, store_i64
+from .machine import AT_FRAME_FOLLOW, AT_FRAME_KIND, frame_of
+from .memory import load_i32, load_i64, load_u8, section, store_i64
 from .path import CONFIG_COST, add_tokens
 from .pool import count
 from .select import select_wide
-from .stays import local_step
-from .trie import V_MAX_LENGTH, V_NODE, V_NODE_PARENT, V_RANK_WORDS, V_ROOT
+from .suffixes import choose_tries, has_tries, no_tries
+from .trie import V_MAX_LENGTH, V_NODE, V_NODE_PARENT, V_RANK_WORDS
 from .undecided import fill_stay, sort_undecided
 from .wide import add_state_bytes, find_loop, find_loops
 
@@ -80,18 +80,12 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
     register = load_i64(load_i64(batch, B_JOB_REGISTER), skipped)
     work = CONFIG_COST
     own = loop + 8 * LOOP_WORDS * skipped
-    after_space, cursor = -1, 0
+    cursor = 0
     for part in range(2):
         store_i64(loop + 8 * LOOP_WORDS * part, L_ASKED, 0)
+    no_tries(loop)
     if skipped == 0:
         wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop)
-        apart = load_i64(loop, L_AFTER) == 0 or (load_i64(loop, LOOP_WORDS + L_FIRST) >> 0x20) & 1 == 0
-        if wide and apart and (load_i64(loop, L_STAY) >> 0x20) & 1 == 0:
-            # The state after one space is not wide, so few of the tokens that begin with one are alive: they are
-            # walked in the trie, not one by one.
-            after_space = local_step(automaton, state, 0x20, register)
-            if after_space >= 0 and flags_of(automaton, after_space) & (GUARDED | HAS_OPERATIONS) != 0:
-                after_space = -1
     else:
         # Nothing but a space may come first; then the state is what it is after one space.
         wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, False)
@@ -111,8 +105,11 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
             store_i64(next_bytes, 0, 1 << 0x20)
         else:
             add_state_bytes(grammar, automaton, state, register, next_bytes)
-            if after_space >= 0:
-                store_i64(next_bytes, 0, load_i64(next_bytes, 0) & ~(1 << 0x20))
+            choose_tries(loop, next_bytes)
+            if load_u8(section(automaton, AT_FRAME_KIND), frame_of(automaton, state)) == MEMBERS:
+                # Members begin at a token's own nodes only.
+                store_i64(loop, L_INNER, 0)
+                store_i64(loop, L_INNER + 1, 0)
         undecided = load_i64(batch, B_JOB_UNDECIDED)
         selection = load_i64(batch, B_JOB_SELECTION)
         accepted, left, more = select_wide(
@@ -133,15 +130,18 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
             if skipped:
                 for word in range(LOOP_WORDS):
                     store_i64(loop, word, load_i64(own, word))
+                no_tries(loop)
+            if left > 0 or has_tries(loop):
+                fill_stay(loop, selection)
             if left == 0:
                 cursor = load_i64(vocabulary, V_RANK_WORDS)
             else:
-                fill_stay(loop, selection)
                 sort_undecided(
                     vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS)
                 )
             work += left
-    store_i64(job, J_AFTER_SPACE, after_space if wide else -1)
+    if not wide:
+        no_tries(loop)
     store_i64(job, J_CURSOR, cursor)
     store_i64(job, J_PATH_RANK, -1)
     store_i64(job, J_PATH_LENGTH, skipped if wide else -1)
@@ -195,7 +195,7 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, i
     store_i64(job, J_STAMP, stamp)
     store_i64(job, J_EVENT_COUNT, 0)
     store_i64(job, J_KEY_COUNT, 0)
-    store_i64(job, J_AFTER_SPACE, -1)
+    store_i64(job, J_SKIPPED, -1)
     store_i64(job, J_FAILED, 0)
     store_i64(job, J_REGISTER, register)
     store_i64(job, J_ADDED, 0)
@@ -212,15 +212,3 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, i
             else:
                 note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
     count(batch, COUNT_CONTEXTS, 1)
-
-
-@helper
-def space_node(vocabulary):  # type: ignore[no-untyped-def]
-    """The trie node of one space, or -1."""
-    table = load_i64(vocabulary, V_NODE)
-    root = load_i64(vocabulary, V_ROOT)
-    first = root >> 32
-    for child in range(first, first + ((root >> 16) & 0xFFFF)):
-        if load_i64(table, child) & 0xFF == 0x20:
-            return child
-    return -1

@@ -21,7 +21,8 @@ from ..grammar.automaton import (
     HAS_TOKENS,
     MEMBERS,
 )
-from .context_begin import begin_whole, space_node
+from .context_begin import begin_whole
+from .context_suffixes import note_before, note_places
 from .layout import (
     B_JOB,
     B_JOB_CHILDREN,
@@ -36,7 +37,6 @@ from .layout import (
     G_AUTOMATON,
     G_TOKEN_IDS,
     IDLE,
-    J_AFTER_SPACE,
     J_CURSOR,
     J_DEPTH,
     J_FAILED,
@@ -47,6 +47,7 @@ from .layout import (
     J_LOOP,
     J_PATH_LENGTH,
     J_PATH_RANK,
+    J_SKIPPED,
     J_STAGE,
     J_UNFINISHED,
     J_VOCABULARY,
@@ -54,8 +55,8 @@ from .layout import (
     LISTS,
     NEXT_HEAD,
     RANKS,
-    SPACE,
     TRIE,
+    TRIES,
 )
 from .leaving import ask, children_bytes, node_of, note_added, note_at, note_leaving, note_operations
 from .machine import (
@@ -76,9 +77,11 @@ from .members import asks
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
 from .path import TOKEN_COST, WORDS_OF_A_MASK, add_tokens, set_bit, step_fast
 from .pool import count
+from .suffixes import add_suffix_tokens, end_trie, has_tries, next_trie, nodes_of
 from .trie import (
     RECORD_BYTES,
     RECORD_VALID,
+    V_BYTE_NODE,
     V_FIRST_RANK,
     V_NODE,
     V_RANK_BYTES,
@@ -133,11 +136,15 @@ def _step_register(batch, automaton, depth, byte):  # type: ignore[no-untyped-de
 
 
 @helper
-def _walk_children(batch, grammar, automaton, vocabulary, packed, fuel):  # type: ignore[no-untyped-def]
-    """Go on through the subtree below the trie node of word `packed`. Returns the fuel left; see J_UNFINISHED."""
+def _walk_children(batch, grammar, automaton, vocabulary, packed, inner, fuel):  # type: ignore[no-untyped-def]
+    """Go on through the subtree below the trie node of word `packed`. Returns the fuel left; see J_UNFINISHED.
+
+    With `inner` the node is one of the suffixes (`masks.suffixes`).
+    """
     job = load_i64(batch, B_JOB)
     total = load_i64(batch, B_JOB_TOTAL)
-    table = load_i64(vocabulary, V_NODE)
+    table = nodes_of(vocabulary, inner)
+    stay = load_i64(batch, B_JOB_SELECTION)
     children = load_i64(batch, B_JOB_CHILDREN)
     edges = section(automaton, AT_EDGES)
     dense = section(automaton, AT_DENSE)
@@ -189,9 +196,14 @@ def _walk_children(batch, grammar, automaton, vocabulary, packed, fuel):  # type
                 fuel -= 4
                 if only_operations(automaton, target):
                     continue
-        add_tokens(vocabulary, node, packed, total)
+        if inner:
+            fuel -= add_suffix_tokens(vocabulary, stay, node, total)
+        else:
+            add_tokens(vocabulary, node, packed, total)
         if packed & (0xFFFF << 16) != 0:
-            if load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
+            if load_u8(flags, target) & (FINAL | HAS_CALLS) != 0 and inner:
+                fuel -= note_places(batch, grammar, automaton, vocabulary, node, target, depth + 1, -1)
+            elif load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
                 a, b, c, d = children_bytes(vocabulary, packed)
                 register = load_i64(registers, depth + 1)
                 note_leaving(batch, grammar, automaton, target, register, node, a, b, c, d)
@@ -340,6 +352,7 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
     grammar = load_i64(job, J_GRAMMAR)
     vocabulary = load_i64(job, J_VOCABULARY)
     automaton = load_i64(grammar, G_AUTOMATON)
+    loop = load_i64(job, J_LOOP)
     begin = fuel
     stage = load_i64(job, J_STAGE)
     listed = load_i64(job, J_LIST)
@@ -357,51 +370,39 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
         stage = load_i64(job, J_STAGE)
     if stage == RANKS:
         fuel = _walk_undecided(batch, grammar, automaton, vocabulary, fuel)
-        if load_i64(job, J_UNFINISHED) == 0 and load_i64(job, J_AFTER_SPACE) >= 0:
-            registers = load_i64(batch, B_JOB_REGISTER)
-            state, register = load_i64(load_i64(batch, B_JOB_STATE), 0), load_i64(registers, 0)
-            if delta(automaton, state, 0x20) < 0:
-                register = next_register(automaton, state, register)
-                note_added(batch, register)
-            state = load_i64(job, J_AFTER_SPACE)
-            store_i64(load_i64(batch, B_JOB_STATE), 0, state)
-            store_i64(registers, 0, register)
-            node = space_node(vocabulary)
-            if node >= 0:
-                packed = load_i64(load_i64(vocabulary, V_NODE), node)
-                add_tokens(vocabulary, node, packed, load_i64(batch, B_JOB_TOTAL))
-                if flags_of(automaton, state) & (FINAL | HAS_CALLS) != 0:
-                    a, b, c, d = children_bytes(vocabulary, packed)
-                    note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
+        if load_i64(job, J_UNFINISHED) == 0 and has_tries(loop):
             store_i64(job, J_PATH_LENGTH, -1)
-            store_i64(job, J_STAGE, SPACE)
-            stage = SPACE
+            store_i64(job, J_STAGE, TRIES)
+            stage = TRIES
         elif load_i64(job, J_UNFINISHED) == 0 and load_i64(job, J_LIST_LENGTH) > 1 and listed != 0:
             # The nodes of the list but for that of the space, which is done.
             store_i64(load_i64(batch, B_JOB_STATE), 0, load_i64(load_i64(batch, B_JOB_STATE), 1))
             store_i64(load_i64(batch, B_JOB_REGISTER), 0, load_i64(load_i64(batch, B_JOB_REGISTER), 1))
             store_i64(job, J_PATH_LENGTH, -1)
-            store_i64(job, J_AFTER_SPACE, space_node(vocabulary))
+            store_i64(job, J_SKIPPED, load_i32(load_i64(vocabulary, V_BYTE_NODE), 0x20))
             store_i64(job, J_STAGE, LISTS)
             stage = LISTS
     if stage != RANKS:
         # One place calls `_walk_children`: the whole trie is what is below its root.
         at = load_i64(job, J_LIST_AT)
         last = load_i64(job, J_LIST_LENGTH) if stage == LISTS else 1
-        while at < last and load_i64(job, J_UNFINISHED) == 0:
-            packed = load_i64(vocabulary, V_ROOT)
-            if stage == SPACE:
-                node = space_node(vocabulary)
-                packed = load_i64(load_i64(vocabulary, V_NODE), node) if node >= 0 else 0
+        while (has_tries(loop) if stage == TRIES else at < last) and load_i64(job, J_UNFINISHED) == 0:
+            inner, packed = False, load_i64(vocabulary, V_ROOT)
+            if stage == TRIES:
+                byte, inner, packed = next_trie(vocabulary, loop)
+                if inner and load_i64(job, J_PATH_LENGTH) < 0:
+                    fuel -= note_before(batch, grammar, automaton, vocabulary, byte)
             if stage == LISTS:
                 node = load_i32(listed, at)
                 packed = load_i64(load_i64(vocabulary, V_NODE), node)
-                if node == load_i64(job, J_AFTER_SPACE):
+                if node == load_i64(job, J_SKIPPED):
                     at += 1
                     continue
-            fuel = _walk_children(batch, grammar, automaton, vocabulary, packed, fuel)
+            fuel = _walk_children(batch, grammar, automaton, vocabulary, packed, inner, fuel)
             if load_i64(job, J_UNFINISHED) == 0:
                 at += 1
+                if stage == TRIES:
+                    end_trie(loop)
         store_i64(job, J_LIST_AT, at)
     count(batch, COUNT_WORK, begin - fuel)
     if load_i64(job, J_FAILED):

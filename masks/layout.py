@@ -259,7 +259,7 @@ VERIFIED, DEFERRED = 3, 4
 
 # ------------------------------------------------------------------------------- the mask being computed
 (
-    J_STAGE,  # IDLE, NEXT_HEAD, TRIE, RANKS
+    J_STAGE,  # IDLE, NEXT_HEAD, TRIE, RANKS, TRIES, LISTS
     J_KEY_LOW,  # key of the configuration whose mask this is
     J_KEY_HIGH,
     J_GRAMMAR,
@@ -279,7 +279,7 @@ VERIFIED, DEFERRED = 3, 4
     J_KEY_COUNT,
     J_STAMP,
     J_DEPTH,  # contexts: bytes before the list's, in the path that RANKS follows: 1 after one space
-    J_AFTER_SPACE,  # contexts: RANKS: state after one space, whose tokens the trie is for, LISTS: node to skip; or -1
+    J_SKIPPED,  # contexts: LISTS: node of the list that is done, or -1
     J_FAILED,  # contexts: there is no context for this state
     J_REGISTER,  # contexts: the register at their start
     J_ADDED,  # contexts: items that have been counted since then, at most
@@ -287,7 +287,7 @@ VERIFIED, DEFERRED = 3, 4
     JOB_WORDS,
 ) = range(26)
 DIRECT = -1
-IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE = range(6)
+IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, TRIES = range(6)
 
 # What masks.wide finds out about a head (words at J_LOOP).
 L_STAY = 0  # 2 words: ASCII bytes on which it stays alive whatever the string
@@ -303,7 +303,9 @@ L_SELF = L_AFTER + 1  # 1 where it stays in its own state on all of L_STAY (and 
 L_FIRST = L_SELF + 1  # 2 words: ASCII bytes that all lead to that state
 L_FIRST_TEXT = L_FIRST + 2  # 1 where all code points above U+007F lead to its set as well
 L_ASKED = L_FIRST_TEXT + 1  # bits: it depends on whether members without a bit are allowed; on which members were there
-LOOP_WORDS = L_ASKED + 1
+L_SUBTREES = L_ASKED + 1  # 2 words: first bytes whose tokens are walked in the trie
+L_INNER = L_SUBTREES + 2  # 2 words: bytes for whose tokens the suffixes from that byte on are walked
+LOOP_WORDS = L_INNER + 2
 NO_LIMIT = 1 << 40
 #: With more undecided tokens than this, all tokens are walked: sorting the undecided out is done in one go.
 MAX_UNDECIDED = 32768

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .._numba import helper
 from ..grammar.automaton import H_FLAGS, UTF8
 from .bitmaps import (
+    S_AFTER_LENGTH,
     S_AFTER_MEMBERS,
     S_COUNTS,
     S_LENGTH,
@@ -29,19 +30,22 @@ from .layout import (
     L_EXACT,
     L_FIRST,
     L_FIRST_TEXT,
+    L_INNER,
     L_LEAVE,
     L_LIMIT,
     L_STAY,
+    L_SUBTREES,
     L_TEXT,
     LOOP_WORDS,
 )
-from .memory import count_trailing_zeros, load_i64, store_i64
+from .memory import count_trailing_zeros, load_i32, load_i64, store_i64
 from .trie import (
     PUNCTUATION,
     PUNCTUATION_HIGH,
     PUNCTUATION_LOW,
     V_ABSENT,
     V_BEGIN,
+    V_FIRST_RANK,
     V_LENGTH,
     V_MAX_LENGTH,
     V_PRESENCE,
@@ -53,6 +57,8 @@ from .wide import MAX_FIRST
 
 #: More rows of first bytes than this are not worth their memory traffic: for a set of dead ones.
 MAX_ALIVE = 3
+#: Tokens that begin with a byte that are worth a row, to be left out of the undecided ones.
+MANY = 512
 
 
 @helper
@@ -102,17 +108,31 @@ def _cover(table, row_bytes, needed, wanted, rows):  # type: ignore[no-untyped-d
 
 
 @helper
+def _many_begin(vocabulary, loop):  # type: ignore[no-untyped-def]
+    """Those of L_SUBTREES, 2 words, with which many tokens begin."""
+    first_rank = load_i64(vocabulary, V_FIRST_RANK)
+    low, high = load_i64(loop, L_SUBTREES), load_i64(loop, L_SUBTREES + 1)
+    for byte in range(128):
+        if load_i32(first_rank, byte + 1) - load_i32(first_rank, byte) < MANY:
+            if byte < 64:
+                low &= ~(1 << byte)
+            else:
+                high &= ~(1 << (byte - 64))
+    return low, high
+
+
+@helper
 def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecided):  # type: ignore[no-untyped-def]
     """Add to `total` the tokens accepted wholesale, set `undecided` to those that must be walked.
 
     Returns (tokens accepted, tokens undecided, work done). Three sets of bytes tell tokens apart: those that leave the
     loop, those on no edge of the grammar at all, and all others outside the loop. `loop`'s second half describes
-    the state after a first byte likewise, for what follows it. `next_bytes`: the first bytes that are alive.
+    the state after a first byte likewise, for what follows it. `next_bytes`: the first bytes that are alive, but for
+    those of subtrees. Tokens that are told by their suffixes (L_INNER) are none of the undecided.
     """
     words = load_i64(vocabulary, V_WORDS)
     row_bytes = 8 * words
     presence = load_i64(vocabulary, V_PRESENCE)
-    nothing = presence
     longest = load_i64(vocabulary, V_MAX_LENGTH)
     lengths = load_i64(vocabulary, V_LENGTH)
     live = load_i64(grammar, G_LIVE)
@@ -122,10 +142,10 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
     store_i64(selection, S_MASK, total)
     store_i64(selection, S_UNDECIDED, undecided)
     store_i64(selection, S_VALID, load_i64(vocabulary, V_VALID))
-    store_i64(selection, S_SHORT, lengths + row_bytes)
+    store_i64(selection, S_SHORT, lengths + row_bytes if after else 0)
     # Where every string is text, a token that is none is dead, or holds a byte that leaves the set.
     text_only = load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS) & UTF8 != 0
-    store_i64(selection, S_UNSETTLED, nothing if text_only else presence + row_bytes)
+    store_i64(selection, S_UNSETTLED, 0 if text_only else presence + row_bytes)
     # The two sets that a list of rows is made from lie behind all lists.
     needed = selection + 8 * (SELECTION_WORDS - 8)
     wanted = needed + 8 * 4
@@ -141,14 +161,15 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
             klass, limit = -1, 0
         else:
             limit = min(max(load_i64(own, L_LIMIT), 0) + part, longest)
-        members = nothing
+        members = 0
         if klass >= 0:
             members = load_i64(grammar, G_LOOP_BITS) + row_bytes * (2 * klass + part)
         store_i64(fields, S_MEMBERS, members)
-        store_i64(fields, S_LENGTH, lengths + row_bytes * limit)
+        short = 0 if limit == longest and members == 0 else lengths + row_bytes * limit
+        store_i64(fields, S_LENGTH, short)
         none_longer = load_i64(own, L_EXACT) != 0 or (part == 1 and not after)
-        store_i64(fields, S_LONGER, lengths + row_bytes * (longest if none_longer else limit))
-        for kind in range(3):
+        store_i64(fields, S_LONGER, 0 if none_longer else short)
+        for kind in range(-1 if part == 0 else 0, 3):
             if part == 1 and kind == 1:
                 continue
             count = 0
@@ -159,9 +180,12 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
                     apart = dead
                     if together and word < 2:
                         apart &= ~(PUNCTUATION_LOW if word == 0 else PUNCTUATION_HIGH)
+                    inner = load_i64(loop, L_INNER + word) if part == 0 and word < 2 else 0
                     whole, part_of = ~inside, ~inside & ~leave & ~apart
-                    if kind == 0:
-                        whole, part_of = leave, leave
+                    if kind == -1:
+                        whole, part_of = inner, inner
+                    elif kind == 0:
+                        whole, part_of = leave & ~inner, leave & ~inner
                     elif kind == 1:
                         whole, part_of = dead, apart
                     # No token has the absent bytes.
@@ -169,7 +193,7 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
                     store_i64(needed, word, part_of & ~load_i64(absent, word))
                 table = presence if part == 0 else load_i64(vocabulary, V_REST)
                 count = _cover(table, row_bytes, needed, wanted, selection + 8 * (S_ROWS + n))
-            store_i64(selection, S_COUNTS + (kind if part == 0 else 3 + kind // 2), count)
+            store_i64(selection, S_COUNTS + (1 + kind if part == 0 else 4 + kind // 2), count)
             n += count
     # Tokens that begin with a dead byte are left out where few rows tell which; else at least those that begin with
     # a space, as if nothing were alive after one.
@@ -186,28 +210,35 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
         store_i64(needed, word, bits & ~none)
     alive_rows = selection + 8 * (S_ROWS + n + MAX_FIRST)
     alive = _cover(begin, row_bytes, needed, wanted, alive_rows)
+    if alive == 0:
+        store_i64(alive_rows, 0, presence)  # no token
+        alive = 1
     if others != 0 and alive > MAX_ALIVE:
-        spaced = (load_i64(next_bytes, 0) >> 0x20) & 1 != 0
-        if after and not spaced:
+        away_low, away_high = _many_begin(vocabulary, loop)
+        if (load_i64(next_bytes, 0) >> 0x20) & 1 == 0:
+            away_low |= 1 << 0x20
+        if after and away_low | away_high != 0:
             for word in range(4):
-                bits = ~(1 << 0x20) if word == 0 else -1
+                bits = ~away_low if word == 0 else ~away_high if word == 1 else -1
                 store_i64(wanted, word, bits)
                 store_i64(needed, word, bits & ~load_i64(absent, word))
             alive = _cover(begin, row_bytes, needed, wanted, alive_rows)
         else:
-            store_i64(alive_rows, 0, presence + row_bytes)  # all tokens
-            alive = 1
-            if not spaced:
-                low = 1 << 0x20
+            alive = 0  # all tokens
+            low |= away_low
+            high |= away_high
     for word in range(4):
         bits, none = (low if word == 0 else high if word == 1 else text), load_i64(absent, word)
         store_i64(wanted, word, bits | none)
         store_i64(needed, word, bits & ~none)
     count = _cover(begin, row_bytes, needed, wanted, selection + 8 * (S_ROWS + n))
+    if not after:
+        # These first bytes only leave tokens out.
+        store_i64(selection, S_AFTER_LENGTH, presence if count > 0 else 0)
     for i in range(alive):
         store_i64(selection, S_ROWS + n + count + i, load_i64(alive_rows, i))
-    store_i64(selection, S_COUNTS + 5, count)
-    store_i64(selection, S_COUNTS + 6, alive)
+    store_i64(selection, S_COUNTS + 6, count)
+    store_i64(selection, S_COUNTS + 7, alive)
     n += count + alive
     counts = select_tokens(selection)
     return counts & 0xFFFFFFFF, counts >> 32, words * (n + 12) // 64

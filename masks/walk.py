@@ -2,7 +2,7 @@
 
 Two ways through the vocabulary. TRIE: depth first through the trie, leaving out dead subtrees; cheap where few tokens
 are alive. RANKS: after `masks.wide` has settled most tokens, the others in sorted order: from where they leave the
-loop, or each from where it differs from the one before. Both stop when the fuel is spent and go on from the cursor in
+loop, or each from where it differs from the one before; then TRIES, what `masks.suffixes` knows of. All stop when the fuel is spent and go on from the cursor in
 the job's block. The path from the root to the cursor is kept as one state a byte; where a
 token leaves the head's frame or calls another, as a whole configuration.
 
@@ -69,6 +69,7 @@ from .layout import (
     NO_LIMIT,
     RANKS,
     TRIE,
+    TRIES,
 )
 from .machine import (
     AT_BYTE_CLASS,
@@ -88,13 +89,13 @@ from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, load_u
 from .path import CONFIG_COST, TOKEN_COST, add_tokens, config_of, set_bit, step_fast, step_slow
 from .pool import count
 from .select import select_wide
+from .suffixes import add_suffix_tokens, choose_tries, end_trie, has_tries, next_trie, no_tries, nodes_of
 from .trie import (
     RECORD_BYTES,
     RECORD_LENGTH,
     RECORD_VALID,
     TOKEN_ENDS,
     V_FIRST_RANK,
-    V_NODE,
     V_RANK_BYTES,
     V_RANK_ID,
     V_RANK_START,
@@ -116,11 +117,15 @@ def _may_end_token(batch, grammar, depth):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ignore[no-untyped-def]
-    """Go on through the trie. Returns the fuel left; J_UNFINISHED says whether it ran out first."""
+def _walk_trie(batch, grammar, automaton, lazy, vocabulary, packed, inner, fuel):  # type: ignore[no-untyped-def]
+    """Go on below the root of word `packed`, in the trie of the suffixes (`inner`) or of the tokens.
+
+    Returns the fuel left; J_UNFINISHED says whether it ran out first.
+    """
     job = load_i64(batch, B_JOB)
     total = load_i64(batch, B_JOB_TOTAL)
-    table = load_i64(vocabulary, V_NODE)
+    table = nodes_of(vocabulary, inner)
+    stay = load_i64(batch, B_JOB_SELECTION)
     children = load_i64(batch, B_JOB_CHILDREN)
     edges = section(automaton, AT_EDGES)
     dense = section(automaton, AT_DENSE)
@@ -132,17 +137,20 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: igno
     # In a grammar of one frame no state has more than its byte edges.
     special = FINAL | HAS_CALLS if load_i64(automaton, H_FLAGS) & CALLS else 0
     depth = load_i64(job, J_PATH_LENGTH)
-    packed = load_i64(vocabulary, V_ROOT)
     child = packed >> 32
     end = child + ((packed >> 16) & 0xFFFF)
+    # Before a suffix there are bytes of the loop: the head may return there.
+    base = 1 if inner else 0
     if depth >= 0:
         packed = load_i64(children, depth)
         child, end = packed & 0xFFFFFFFF, packed >> 32
     else:
-        depth = 0
+        depth = base
+        store_i64(states, base, load_i64(states, 0))
+        store_i64(registers, base, load_i64(registers, 0))
     while True:
         if child == end:
-            if depth == 0:
+            if depth == base:
                 break
             depth -= 1
             packed = load_i64(children, depth)
@@ -171,7 +179,10 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: igno
             if work < 0:
                 continue
         if packed & TOKEN_ENDS != 0 and _may_end_token(batch, grammar, depth + 1):
-            add_tokens(vocabulary, child - 1, packed, total)
+            if inner:
+                fuel -= add_suffix_tokens(vocabulary, stay, child - 1, total)
+            else:
+                add_tokens(vocabulary, child - 1, packed, total)
         if packed & (0xFFFF << 16) != 0:
             store_i64(children, depth, child | (end << 32))
             depth += 1
@@ -369,6 +380,7 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
     store_i64(job, J_PATH_RANK, -1)
     store_i64(job, J_PATH_LENGTH, 0)
     store_i64(job, J_CURSOR, 0)
+    no_tries(loop)
     head = head_at(config_of(batch, 0), 0)
     for word in range(HEAD_WORDS):
         store_i64(head, word, load_i64(head_at(source, load_i64(job, J_HEAD)), word))
@@ -415,6 +427,7 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
             for word in range(HEAD_WORDS):
                 store_i64(head_at(one, 0), word, load_i64(head, word))
             add_next_bytes(grammar, automaton, one, next_bytes)
+            choose_tries(loop, next_bytes)
         undecided = load_i64(batch, B_JOB_UNDECIDED)
         accepted, left, more = select_wide(
             grammar,
@@ -429,16 +442,18 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
         # Where more tokens are left than were accepted, the trie with its dead subtrees is the shorter way.
         wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
         if wide:
+            if left > 0 or has_tries(loop):
+                fill_stay(loop, load_i64(batch, B_JOB_SELECTION))
             if left == 0:
                 store_i64(job, J_CURSOR, load_i64(vocabulary, V_RANK_WORDS))
             else:
-                fill_stay(loop, load_i64(batch, B_JOB_SELECTION))
                 sort_undecided(
                     vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS)
                 )
             work += left
     if not wide:
         store_i64(job, J_PATH_LENGTH, -1)
+        no_tries(loop)
     store_i64(job, J_STAGE, RANKS if wide else TRIE)
     return work
 
@@ -496,13 +511,24 @@ def run_job(batch, fuel):  # type: ignore[no-untyped-def]
                 break
             fuel -= _begin_head(batch, grammar, automaton, lazy, vocabulary)
             continue
-        if stage == TRIE:
-            fuel = _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel)
-        else:
+        loop = load_i64(job, J_LOOP)
+        if stage == RANKS:
             fuel = _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel)
+        else:
+            # One place calls `_walk_trie`: the whole trie is what is below its root.
+            inner, packed = False, load_i64(vocabulary, V_ROOT)
+            if stage == TRIES:
+                _, inner, packed = next_trie(vocabulary, loop)
+            fuel = _walk_trie(batch, grammar, automaton, lazy, vocabulary, packed, inner, fuel)
         if load_i64(job, J_UNFINISHED):
             unfinished = True
             break
+        if stage == TRIES:
+            end_trie(loop)
+        if has_tries(loop):
+            store_i64(job, J_PATH_LENGTH, -1)
+            store_i64(job, J_STAGE, TRIES)
+            continue
         store_i64(job, J_HEAD, load_i64(job, J_HEAD) + 1)
         store_i64(job, J_STAGE, NEXT_HEAD)
     count(batch, COUNT_WORK, begin - fuel)

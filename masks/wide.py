@@ -306,15 +306,14 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
     """`find_loop` for the state after a first byte, into the second half of `loop`; False where not wide.
 
     It is the state after a space, as half of all tokens begin with one, or else the one to which most bytes that leave
-    the loop lead: all that lead there are L_FIRST.
+    the loop lead: all that lead there are L_FIRST. What else a first byte may begin, a call or what follows the frame's
+    return, is a head of its own.
     """
-    # What may follow the frame counts only where it may return.
+    # Code points are asked about where no byte of theirs may follow the frame's return.
     returns = 0
     if flags_of(automaton, state) & FINAL:
         returns = -1
     start = restart_of(automaton, state, register)
-    if flags_of(automaton, state) & HAS_CALLS or (start >= 0 and flags_of(automaton, start) & HAS_CALLS):
-        return False
     kinds = load_i64(grammar, G_KINDS)
     after = loop + 8 * LOOP_WORDS
     for attempt in range(2):
@@ -325,8 +324,7 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
         for turn in range(2):
             for kind in range(load_i64(kinds, KIND_COUNT)):
                 members = kinds + 8 * (KIND_BYTES + 4 * kind)
-                more_low = load_i64(members, 0) & ~(load_i64(follow, 0) & returns)
-                more_high = load_i64(members, 1) & ~(load_i64(follow, 1) & returns)
+                more_low, more_high = load_i64(members, 0), load_i64(members, 1)
                 if wide:
                     more_low &= ~load_i64(loop, L_STAY)
                     more_high &= ~load_i64(loop, L_STAY + 1)
@@ -388,13 +386,30 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop):  
     wide = find_loop(grammar, automaton, vocabulary, state, register, follow, loop, False)
     after = False
     if not wide or load_i64(loop, L_LEAVE) | load_i64(loop, L_LEAVE + 1) != 0:
-        after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide)
-    if after and wide:
         other = loop + 8 * LOOP_WORDS
-        own_weight = _weight(load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), load_i64(loop, L_TEXT) != 0)
-        if own_weight < _weight(load_i64(other, L_STAY), load_i64(other, L_STAY + 1), load_i64(other, L_TEXT) != 0):
-            # What most bytes lead to is wider than the set in which some of them would stay.
-            wide = not _find_after(grammar, automaton, vocabulary, state, register, follow, loop, False)
+        own = wide
+        # Turn 1: what most bytes lead to is wider than the set in which some of them would stay, and may take its
+        # place; turn 2: it does not do for most of that set.
+        for turn in range(3):
+            after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, own)
+            low, high, text = load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), load_i64(loop, L_TEXT) != 0
+            if turn == 0:
+                if not after or not wide:
+                    break
+                stays = _weight(load_i64(other, L_STAY), load_i64(other, L_STAY + 1), load_i64(other, L_TEXT) != 0)
+                if _weight(low, high, text) >= stays:
+                    break
+                own = False
+            elif turn == 1:
+                common = count_bits(low & load_i64(other, L_FIRST)) + count_bits(high & load_i64(other, L_FIRST + 1))
+                if (
+                    after
+                    and 2 * common > count_bits(low) + count_bits(high)
+                    and (not text or load_i64(other, L_FIRST_TEXT) != 0)
+                ):
+                    wide = False
+                    break
+                own = True
     if after and not wide:
         find_loop(grammar, automaton, vocabulary, state, register, follow, loop, True)
     store_i64(loop, L_AFTER, 1 if after else 0)
