@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 (
     S_WORDS,  # words of a bitmap
     S_MASK,  # address of a bitmap: the accepted tokens are added to it
-    S_UNDECIDED,  # address of a bitmap: written
+    S_UNDECIDED,  # address of a bitmap: the undecided tokens are added to it
     S_VALID,
     # Addresses of bitmaps, each of which may be 0.
     S_SHORT,  # 0: none
@@ -134,9 +134,7 @@ def select_tokens(typing_context, selection):  # type: ignore[no-untyped-def]
             accepted = builder.or_(
                 builder.and_(made, optional(S_LENGTH, -1)), builder.and_(after, optional(S_AFTER_LENGTH, -1))
             )
-            undecided = builder.or_(
-                without(builder.or_(apart, leaving), made), without(made, optional(S_LONGER, -1))
-            )
+            undecided = builder.or_(without(builder.or_(apart, leaving), made), without(made, optional(S_LONGER, -1)))
             undecided = without(undecided, first)
             for more in (
                 builder.and_(after_leaving, without(first, after)),
@@ -148,7 +146,8 @@ def select_tokens(typing_context, selection):  # type: ignore[no-untyped-def]
             undecided = without(undecided, without(builder.and_(apart, valid), leaving))
             mask = pointer(fields[S_MASK])
             builder.store(builder.or_(builder.load(mask, align=8), accepted), mask, align=8)
-            builder.store(undecided, pointer(fields[S_UNDECIDED]), align=8)
+            rest = pointer(fields[S_UNDECIDED])
+            builder.store(builder.or_(builder.load(rest, align=8), undecided), rest, align=8)
             for total, bits in zip(totals, (accepted, undecided), strict=True):
                 ones = builder.call(vector_function("llvm.ctpop", kind, kind), [bits])
                 more = builder.call(vector_function("llvm.vector.reduce.add", _I64, kind), [ones])

@@ -81,6 +81,7 @@ from .layout import (
     J_SOURCE,
     JOB_WORDS,
     KEY_WORDS,
+    LOOP_PARTS,
     LOOP_WORDS,
     MAX_CALLED,
     MAX_CONTINUATIONS,
@@ -192,7 +193,7 @@ def batch_block(
         block.set_array(field, array)
     block.pack()
     job = block.arrays[B_JOB]
-    parts = (np.zeros(CONFIG_WORDS, np.int64), np.zeros(4, np.int64), np.zeros(2 * LOOP_WORDS, np.int64))
+    parts = (np.zeros(CONFIG_WORDS, np.int64), np.zeros(4, np.int64), np.zeros(LOOP_PARTS * LOOP_WORDS, np.int64))
     for field, part in zip((J_SOURCE, J_FOLLOW, J_LOOP), parts, strict=True):
         job[field] = part.ctypes.data
     return block, parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import MEMBERS
+from .groups import find_loops
 from .layout import (
     B_JOB,
     B_JOB_CONFIGS,
@@ -43,11 +44,13 @@ from .layout import (
     L_AFTER,
     L_ASKED,
     L_CLASS,
+    L_COVERED,
     L_FIRST,
     L_FIRST_TEXT,
     L_INNER,
     L_LIMIT,
     LISTS,
+    LOOP_PARTS,
     LOOP_WORDS,
     MAX_UNDECIDED,
     NEXT_HEAD,
@@ -64,7 +67,7 @@ from .select import select_wide
 from .suffixes import choose_tries, has_tries, no_tries
 from .trie import V_MAX_LENGTH, V_NODE, V_NODE_PARENT, V_RANK_WORDS
 from .undecided import fill_stay, sort_undecided
-from .wide import add_state_bytes, find_loop, find_loops
+from .wide import add_state_bytes, find_loop
 
 
 @helper
@@ -81,8 +84,8 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
     work = CONFIG_COST
     own = loop + 8 * LOOP_WORDS * skipped
     cursor = 0
-    for part in range(2):
-        store_i64(loop + 8 * LOOP_WORDS * part, L_ASKED, 0)
+    for part in range(LOOP_PARTS):
+        store_i64(loop, LOOP_WORDS * part + L_ASKED, 0)
     no_tries(loop)
     if skipped == 0:
         wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop)
@@ -105,7 +108,7 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
             store_i64(next_bytes, 0, 1 << 0x20)
         else:
             add_state_bytes(grammar, automaton, state, register, next_bytes)
-            choose_tries(loop, next_bytes)
+            choose_tries(vocabulary, loop, next_bytes)
             if load_u8(section(automaton, AT_FRAME_KIND), frame_of(automaton, state)) == MEMBERS:
                 # Members begin at a token's own nodes only.
                 store_i64(loop, L_INNER, 0)
@@ -118,18 +121,19 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
         work += more
         wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
         if wide:
-            asked = load_i64(loop, L_ASKED) | load_i64(loop + 8 * LOOP_WORDS, L_ASKED)
+            asked = load_i64(loop, L_ASKED)
             if asked & 1 != 0:
                 note_asked_any(batch)
             if asked & 2 != 0:
                 note_asked(batch)
-            after = load_i64(loop, L_AFTER) != 0 and load_i64(loop, LOOP_WORDS + L_LIMIT) != NO_LIMIT
-            if after or load_i64(loop, L_LIMIT) != NO_LIMIT:
+            if load_i64(loop, L_LIMIT) != NO_LIMIT:
                 # A counter: which tokens are short enough depends on its room as far as the longest.
                 store_i64(job, J_ROOM, load_i64(vocabulary, V_MAX_LENGTH))
             if skipped:
                 for word in range(LOOP_WORDS):
                     store_i64(loop, word, load_i64(own, word))
+                store_i64(loop, L_COVERED, 1 << 0x20)
+                store_i64(loop, L_COVERED + 1, 0)
                 no_tries(loop)
             if left > 0 or has_tries(loop):
                 fill_stay(loop, selection)
@@ -137,7 +141,7 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
                 cursor = load_i64(vocabulary, V_RANK_WORDS)
             else:
                 sort_undecided(
-                    vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS)
+                    vocabulary, loop, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS)
                 )
             work += left
     if not wide:

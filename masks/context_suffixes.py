@@ -1,10 +1,10 @@
-"""What leaves a frame along suffixes (`masks.suffixes`) during the walk of a context: noted for the tokens' own nodes."""
+"""What leaves a frame along suffixes (`masks.suffixes`) during the walk of a context, noted for tokens' own nodes."""
 
 from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import FINAL, HAS_CALLS
-from .layout import B_JOB_REGISTER, B_JOB_SELECTION, B_JOB_STATE
+from .layout import B_JOB, B_JOB_REGISTER, B_JOB_SELECTION, J_LOOP, L_BASE
 from .leaving import children_bytes, note_leaving
 from .machine import flags_of
 from .memory import load_i32, load_i64
@@ -14,9 +14,9 @@ from .trie import V_NODE, V_NODE_PARENT, V_SUFFIX_BYTE
 
 @helper
 def note_before(batch, grammar, automaton, vocabulary, byte):  # type: ignore[no-untyped-def]
-    """Note what leaves before the suffixes from `byte` on, where the head is still itself. Returns the work done."""
+    """Note what leaves before the suffixes from `byte` on, within the loop. Returns the work done."""
     node = load_i32(load_i64(vocabulary, V_SUFFIX_BYTE), byte)
-    state = load_i64(load_i64(batch, B_JOB_STATE), 0)
+    state = load_i64(load_i64(load_i64(batch, B_JOB), J_LOOP), L_BASE)
     if node < 0 or flags_of(automaton, state) & (FINAL | HAS_CALLS) == 0:
         return 0
     return note_places(batch, grammar, automaton, vocabulary, node, state, 0, byte)

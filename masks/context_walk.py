@@ -51,6 +51,7 @@ from .layout import (
     J_STAGE,
     J_UNFINISHED,
     J_VOCABULARY,
+    L_BASE,
     L_SELF,
     LISTS,
     NEXT_HEAD,
@@ -157,14 +158,17 @@ def _walk_children(batch, grammar, automaton, vocabulary, packed, inner, fuel): 
     depth = load_i64(job, J_PATH_LENGTH)
     child = packed >> 32
     end = child + ((packed >> 16) & 0xFFFF)
+    base = 1 if inner else 0
     if depth >= 0:
         packed = load_i64(children, depth)
         child, end = packed & 0xFFFFFFFF, packed >> 32
     else:
-        depth = 0
+        depth = base
+        store_i64(states, base, load_i64(load_i64(job, J_LOOP), L_BASE) if inner else load_i64(states, 0))
+        store_i64(registers, base, load_i64(registers, 0))
     while True:
         if child == end:
-            if depth == 0:
+            if depth == base:
                 break
             depth -= 1
             packed = load_i64(children, depth)

@@ -305,7 +305,12 @@ L_FIRST_TEXT = L_FIRST + 2  # 1 where all code points above U+007F lead to its s
 L_ASKED = L_FIRST_TEXT + 1  # bits: it depends on whether members without a bit are allowed; on which members were there
 L_SUBTREES = L_ASKED + 1  # 2 words: first bytes whose tokens are walked in the trie
 L_INNER = L_SUBTREES + 2  # 2 words: bytes for whose tokens the suffixes from that byte on are walked
-LOOP_WORDS = L_INNER + 2
+L_BASE = L_INNER + 2  # its state after any string of L_STAY (and L_TEXT) but the empty one; -1: not one state
+L_COVERED = L_BASE + 1  # 2 words: the L_FIRST of all groups
+L_GROUPS = L_COVERED + 2  # how many groups of first bytes there are
+LOOP_WORDS = L_GROUPS + 1
+MAX_GROUPS = 4  # their words lie behind those of the state and of the group that is looked at
+LOOP_PARTS = 2 + MAX_GROUPS
 NO_LIMIT = 1 << 40
 #: With more undecided tokens than this, all tokens are walked: sorting the undecided out is done in one go.
 MAX_UNDECIDED = 32768

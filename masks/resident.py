@@ -178,8 +178,9 @@ class Resident:
             for i, (a, b) in enumerate(itertools.pairwise(bounds)):
                 ranges = automaton["loop_ranges"][2 * a : 2 * b].reshape(-1, 2)
                 sizes[i] = np.maximum(ranges[:, 1] - np.maximum(ranges[:, 0], 0x80) + 1, 0).sum()
-            counts = [int(np.bitwise_count(m[0].view(np.uint64)).sum()) for m in members]
-            block.set_array(G_LOOP_SIZE, np.array(counts, np.int32))
+            counts = np.array([int(np.bitwise_count(m[0].view(np.uint64)).sum()) for m in members], np.int32)
+            # A class of ASCII characters alone is no more than the bytes that the state loops on.
+            block.set_array(G_LOOP_SIZE, np.where(sizes > 0, counts, np.int32(0)).astype(np.int32))
             exact = np.zeros(automaton.n_states, np.uint8)
             exact_loops(automaton.address, automaton.n_states, sizes, exact)
             block.set_array(G_LOOP_EXACT, exact)

@@ -21,15 +21,19 @@ from .bitmaps import (
     SELECTION_WORDS,
     select_tokens,
 )
+from .groups import MAX_FIRST, copy_part
 from .layout import (
     G_AUTOMATON,
     G_LIVE,
     G_LOOP_BITS,
     L_AFTER,
+    L_ASKED,
     L_CLASS,
+    L_COVERED,
     L_EXACT,
     L_FIRST,
     L_FIRST_TEXT,
+    L_GROUPS,
     L_INNER,
     L_LEAVE,
     L_LIMIT,
@@ -38,14 +42,13 @@ from .layout import (
     L_TEXT,
     LOOP_WORDS,
 )
-from .memory import count_trailing_zeros, load_i32, load_i64, store_i64
+from .memory import count_trailing_zeros, load_i64, store_i64
 from .trie import (
     PUNCTUATION,
     PUNCTUATION_HIGH,
     PUNCTUATION_LOW,
     V_ABSENT,
     V_BEGIN,
-    V_FIRST_RANK,
     V_LENGTH,
     V_MAX_LENGTH,
     V_PRESENCE,
@@ -53,12 +56,9 @@ from .trie import (
     V_VALID,
     V_WORDS,
 )
-from .wide import MAX_FIRST
 
 #: More rows of first bytes than this are not worth their memory traffic: for a set of dead ones.
 MAX_ALIVE = 3
-#: Tokens that begin with a byte that are worth a row, to be left out of the undecided ones.
-MANY = 512
 
 
 @helper
@@ -108,27 +108,14 @@ def _cover(table, row_bytes, needed, wanted, rows):  # type: ignore[no-untyped-d
 
 
 @helper
-def _many_begin(vocabulary, loop):  # type: ignore[no-untyped-def]
-    """Those of L_SUBTREES, 2 words, with which many tokens begin."""
-    first_rank = load_i64(vocabulary, V_FIRST_RANK)
-    low, high = load_i64(loop, L_SUBTREES), load_i64(loop, L_SUBTREES + 1)
-    for byte in range(128):
-        if load_i32(first_rank, byte + 1) - load_i32(first_rank, byte) < MANY:
-            if byte < 64:
-                low &= ~(1 << byte)
-            else:
-                high &= ~(1 << (byte - 64))
-    return low, high
-
-
-@helper
-def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecided):  # type: ignore[no-untyped-def]
-    """Add to `total` the tokens accepted wholesale, set `undecided` to those that must be walked.
+def _select_group(grammar, vocabulary, loop, group, next_bytes, selection, total, undecided):  # type: ignore[no-untyped-def]
+    """Add to `total` the tokens accepted wholesale, to `undecided` those that must be walked.
 
     Returns (tokens accepted, tokens undecided, work done). Three sets of bytes tell tokens apart: those that leave the
     loop, those on no edge of the grammar at all, and all others outside the loop. `loop`'s second half describes
     the state after a first byte likewise, for what follows it. `next_bytes`: the first bytes that are alive, but for
-    those of subtrees. Tokens that are told by their suffixes (L_INNER) are none of the undecided.
+    those of subtrees. Tokens that are told by their suffixes (L_INNER) are none of the undecided. `group` > 0:
+    only of what `loop`'s second half describes.
     """
     words = load_i64(vocabulary, V_WORDS)
     row_bytes = 8 * words
@@ -145,7 +132,7 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
     store_i64(selection, S_SHORT, lengths + row_bytes if after else 0)
     # Where every string is text, a token that is none is dead, or holds a byte that leaves the set.
     text_only = load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS) & UTF8 != 0
-    store_i64(selection, S_UNSETTLED, 0 if text_only else presence + row_bytes)
+    store_i64(selection, S_UNSETTLED, 0 if text_only or group > 0 else presence + row_bytes)
     # The two sets that a list of rows is made from lie behind all lists.
     needed = selection + 8 * (SELECTION_WORDS - 8)
     wanted = needed + 8 * 4
@@ -157,7 +144,7 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
         own = loop + 8 * LOOP_WORDS * part
         fields = selection + 8 * (S_AFTER_MEMBERS - S_MEMBERS) * part
         klass, limit = load_i64(own, L_CLASS), longest
-        if part == 1 and not after:
+        if (part == 1 and not after) or (part == 0 and group > 0):
             klass, limit = -1, 0
         else:
             limit = min(max(load_i64(own, L_LIMIT), 0) + part, longest)
@@ -173,7 +160,11 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
             if part == 1 and kind == 1:
                 continue
             count = 0
-            if part == 0 or after:
+            if part == 0 and group > 0 and kind != 1:
+                if kind == 2:
+                    store_i64(selection, S_ROWS + n, presence + row_bytes)  # all tokens
+                    count = 1
+            elif part == 0 or after:
                 for word in range(4):
                     leave, dead = load_i64(own, L_LEAVE + word), ~load_i64(live, word)
                     inside = load_i64(own, L_STAY + word) if word < 2 else -load_i64(own, L_TEXT)
@@ -202,10 +193,16 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
     if after:
         low, high = load_i64(loop, LOOP_WORDS + L_FIRST), load_i64(loop, LOOP_WORDS + L_FIRST + 1)
         text = -load_i64(loop, LOOP_WORDS + L_FIRST_TEXT)
+    if group > 0:
+        store_i64(selection, S_LENGTH, 0)
+        store_i64(selection, S_LONGER, 0)
+    # The first bytes of other groups are up to these.
+    apart_low, apart_high = load_i64(loop, L_COVERED) & ~low, load_i64(loop, L_COVERED + 1) & ~high
     others = (load_i64(next_bytes, 0) & ~low) | (load_i64(next_bytes, 1) & ~high)
     others |= (load_i64(next_bytes, 2) | load_i64(next_bytes, 3)) & ~text
     for word in range(4):
         bits, none = load_i64(next_bytes, word), load_i64(absent, word)
+        bits &= ~apart_low if word == 0 else ~apart_high if word == 1 else -1
         store_i64(wanted, word, bits | none)
         store_i64(needed, word, bits & ~none)
     alive_rows = selection + 8 * (S_ROWS + n + MAX_FIRST)
@@ -213,8 +210,10 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
     if alive == 0:
         store_i64(alive_rows, 0, presence)  # no token
         alive = 1
-    if others != 0 and alive > MAX_ALIVE:
-        away_low, away_high = _many_begin(vocabulary, loop)
+    if group > 0:
+        alive = 0  # all tokens
+    elif others != 0 and alive > MAX_ALIVE:
+        away_low, away_high = load_i64(loop, L_SUBTREES) | apart_low, load_i64(loop, L_SUBTREES + 1) | apart_high
         if (load_i64(next_bytes, 0) >> 0x20) & 1 == 0:
             away_low |= 1 << 0x20
         if after and away_low | away_high != 0:
@@ -242,3 +241,28 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
     n += count + alive
     counts = select_tokens(selection)
     return counts & 0xFFFFFFFF, counts >> 32, words * (n + 12) // 64
+
+
+@helper
+def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecided):  # type: ignore[no-untyped-def]
+    """Select for the state and all groups of first bytes of `loop`; as `_select_group`, `undecided` being set.
+
+    Afterwards L_ASKED is that of all, and L_LIMIT is NO_LIMIT only where it is of all.
+    """
+    for word in range(load_i64(vocabulary, V_WORDS)):
+        store_i64(undecided, word, 0)
+    accepted, left, work = 0, 0, 0
+    asked, limit = load_i64(loop, L_ASKED), load_i64(loop, L_LIMIT)
+    for group in range(max(load_i64(loop, L_GROUPS), 1)):
+        if group > 0:
+            copy_part(loop, 2 + group, 1)
+        if load_i64(loop, L_AFTER) != 0:
+            asked |= load_i64(loop, LOOP_WORDS + L_ASKED)
+            limit = min(limit, load_i64(loop, LOOP_WORDS + L_LIMIT))
+        a, b, c = _select_group(grammar, vocabulary, loop, group, next_bytes, selection, total, undecided)
+        accepted += a
+        left += b
+        work += c
+    store_i64(loop, L_ASKED, asked)
+    store_i64(loop, L_LIMIT, limit)
+    return accepted, left, work

@@ -1,6 +1,6 @@
 """What leaves a loop, once for many tokens: the suffixes of tokens from a byte on, as a trie.
 
-A wide state that stays in itself on a set of bytes is, after any string of these, where it was. So what becomes of a
+A wide state that stays in one state on a set of bytes is there after any string of these. So what becomes of a
 token that leaves the set is up to its *suffix* from the first byte outside alone, and few suffixes belong to many
 tokens: of Llama 3's 2,221 tokens with a line feed after their first byte there are 40 suffixes from the line feed on.
 The table holds, for each ASCII byte that is no letter or digit, the suffixes from the first such byte of each token of
@@ -17,23 +17,23 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numba import helper
+from .groups import LETTERS
 from .layout import (
-    L_AFTER,
+    L_BASE,
     L_CLASS,
-    L_FIRST,
+    L_COVERED,
     L_INNER,
     L_LEAVE,
-    L_SELF,
     L_STAY,
     L_SUBTREES,
     L_TEXT,
-    LOOP_WORDS,
 )
 from .memory import Block, count_trailing_zeros, load_i32, load_i64, load_u8, store_i64
 from .path import set_bit
 from .trie import (
     RECORD_BYTES,
     V_BYTE_NODE,
+    V_FIRST_RANK,
     V_NODE,
     V_RANK_BYTES,
     V_RANK_START,
@@ -52,6 +52,8 @@ SUFFIX_LOW, SUFFIX_HIGH = (
     int(np.packbits([byte in SUFFIX_BYTES for byte in range(first, first + 64)], bitorder="little").view("<i8")[0])
     for first in (0, 64)
 )
+#: So many tokens that begin with a byte are a subtree for certain: where bitmaps tell little of them, or much.
+MANY_BEGIN, MOST_BEGIN = 512, 8192
 #: Words of an entry of V_SUFFIX_TOKENS and V_SUFFIX_PLACES: the first RECORD_BYTES bytes before the suffix with their
 #: number in the highest byte; rank of a token << 32 | token id, or node of the main trie.
 ENTRY_WORDS = 2
@@ -125,28 +127,50 @@ def _bounds(numbers: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int32]
 
 @helper
 def _suffix_bytes(loop):  # type: ignore[no-untyped-def]
-    """The bytes, 2 words, on which a head leaves its loop by suffixes: it is where it was up to there."""
+    """The bytes, 2 words, on which a head leaves its loop by suffixes: it is in one state up to there."""
     stay = load_i64(loop, L_STAY) | load_i64(loop, L_STAY + 1) | load_i64(loop, L_TEXT)
     # Characters of its class may be outside the loop, and still accepted.
     beside = load_i64(loop, L_CLASS) >= 0 and load_i64(loop, L_TEXT) == 0
-    if load_i64(loop, L_SELF) == 0 or stay == 0 or beside:
+    if load_i64(loop, L_BASE) < 0 or stay == 0 or beside:
         return 0, 0
     return load_i64(loop, L_LEAVE) & SUFFIX_LOW, load_i64(loop, L_LEAVE + 1) & SUFFIX_HIGH
 
 
 @helper
-def choose_tries(loop, next_bytes):  # type: ignore[no-untyped-def]
-    """Set L_SUBTREES and L_INNER of a wide head, and take the first bytes of the subtrees from `next_bytes`."""
+def _letters_left_out(loop):  # type: ignore[no-untyped-def]
+    """Do bitmaps tell much of what follows a byte outside the loop: is a letter neither in it nor leaves it?"""
+    known = load_i64(loop, L_STAY + 1) | load_i64(loop, L_LEAVE + 1)
+    return LETTERS & ~known != 0
+
+
+@helper
+def outside_first(loop, next_bytes, word):  # type: ignore[no-untyped-def]
+    """Of `next_bytes` those, in one word, that are not in the loop nor in a group."""
+    # What follows one of L_COVERED is known by bitmaps, and otherwise walked token by token.
+    return load_i64(next_bytes, word) & ~load_i64(loop, L_STAY + word) & ~load_i64(loop, L_COVERED + word)
+
+
+@helper
+def choose_tries(vocabulary, loop, next_bytes):  # type: ignore[no-untyped-def]
+    """Set L_INNER of a wide head, and those of L_SUBTREES that are certain, which are taken from `next_bytes`.
+
+    The others are up to how many of their tokens are undecided (`undecided.sort_undecided`).
+    """
+    first_rank = load_i64(vocabulary, V_FIRST_RANK)
     inner_low, inner_high = _suffix_bytes(loop)
+    least = MOST_BEGIN if _letters_left_out(loop) else MANY_BEGIN
     for word in range(2):
-        first = 0
-        if load_i64(loop, L_AFTER) != 0:
-            first = load_i64(loop, LOOP_WORDS + L_FIRST + word)
-        # What follows one of these is known by bitmaps, and otherwise walked token by token.
-        store_i64(loop, L_INNER + word, (inner_low if word == 0 else inner_high) & ~first)
-        own = load_i64(next_bytes, word) & ~load_i64(loop, L_STAY + word) & ~first
-        store_i64(loop, L_SUBTREES + word, own)
-        store_i64(next_bytes, word, load_i64(next_bytes, word) & ~own)
+        inner = inner_low if word == 0 else inner_high
+        store_i64(loop, L_INNER + word, inner & ~load_i64(loop, L_COVERED + word))
+        own = outside_first(loop, next_bytes, word)
+        certain = 0
+        while own != 0:
+            byte = 64 * word + count_trailing_zeros(own)
+            if load_i32(first_rank, byte + 1) - load_i32(first_rank, byte) >= least:
+                certain |= own & -own
+            own &= own - 1
+        store_i64(loop, L_SUBTREES + word, certain)
+        store_i64(next_bytes, word, load_i64(next_bytes, word) & ~certain)
 
 
 @helper

@@ -2,9 +2,9 @@
 
 Two ways through the vocabulary. TRIE: depth first through the trie, leaving out dead subtrees; cheap where few tokens
 are alive. RANKS: after `masks.wide` has settled most tokens, the others in sorted order: from where they leave the
-loop, or each from where it differs from the one before; then TRIES, what `masks.suffixes` knows of. All stop when the fuel is spent and go on from the cursor in
-the job's block. The path from the root to the cursor is kept as one state a byte; where a
-token leaves the head's frame or calls another, as a whole configuration.
+loop, or each from where it differs from the one before; then TRIES, what `masks.suffixes` knows of. All stop when the
+fuel is spent and go on from the cursor in the job's block. The path from the root to the cursor is kept as one state a
+byte; where a token leaves the head's frame or calls another, as a whole configuration.
 
 Fuel: 1 a byte edge, CONFIG_COST a stepped configuration, TOKEN_COST and one more an undecided token, and the bitmap
 work of `masks.wide`.
@@ -17,35 +17,21 @@ from ..grammar.automaton import CALLS, FINAL, H_FLAGS, H_N_CLASSES, HAS_CALLS, H
 from .layout import (
     B_JOB,
     B_JOB_CHILDREN,
-    B_JOB_LIST,
     B_JOB_RANKS,
     B_JOB_REGISTER,
     B_JOB_SELECTION,
-    B_JOB_SETS,
     B_JOB_STATE,
     B_JOB_TOTAL,
-    B_JOB_UNDECIDED,
-    B_SCRATCH,
-    B_VOCABULARY,
     B_WORDS,
     CONFIG_FIRST_HEAD,
-    CONFIG_FLAGS,
     CONFIG_HEADS,
-    COUNT_CONTEXTS,
     COUNT_WORK,
     G_AUTOMATON,
     G_BOUNDARY,
-    G_LAZY_LOOP,
-    G_LAZY_SETS,
-    G_LAZY_WORDS,
-    G_LIVE,
     G_TOKEN_IDS,
-    HEAD_DEPTH,
-    HEAD_STATES,
     HEAD_WORDS,
     IDLE,
     J_CURSOR,
-    J_FOLLOW,
     J_GRAMMAR,
     J_HEAD,
     J_LIST,
@@ -56,19 +42,10 @@ from .layout import (
     J_STAGE,
     J_UNFINISHED,
     J_VOCABULARY,
-    L_AFTER,
-    L_CLASS,
-    L_EXACT,
-    L_LEAVE,
-    L_LIMIT,
+    L_BASE,
     L_SELF,
-    L_STAY,
-    L_TEXT,
-    MAX_UNDECIDED,
     NEXT_HEAD,
-    NO_LIMIT,
     RANKS,
-    TRIE,
     TRIES,
 )
 from .machine import (
@@ -78,18 +55,14 @@ from .machine import (
     AT_STATE_FLAGS,
     AT_TOKEN_START,
     AT_TOKEN_SYMBOL,
-    add_head,
-    close,
     flags_of,
     head_at,
-    top_register,
     top_state,
 )
-from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
-from .path import CONFIG_COST, TOKEN_COST, add_tokens, config_of, set_bit, step_fast, step_slow
+from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
+from .path import TOKEN_COST, add_tokens, set_bit, step_fast, step_slow
 from .pool import count
-from .select import select_wide
-from .suffixes import add_suffix_tokens, choose_tries, end_trie, has_tries, next_trie, no_tries, nodes_of
+from .suffixes import add_suffix_tokens, end_trie, has_tries, next_trie, nodes_of
 from .trie import (
     RECORD_BYTES,
     RECORD_LENGTH,
@@ -103,8 +76,7 @@ from .trie import (
     V_RECORD,
     V_ROOT,
 )
-from .undecided import fill_stay, sort_undecided
-from .wide import MIN_WIDE_BYTES, add_next_bytes, find_loops
+from .walk_begin import begin_head
 
 
 @helper
@@ -146,7 +118,7 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, packed, inner, fuel)
         child, end = packed & 0xFFFFFFFF, packed >> 32
     else:
         depth = base
-        store_i64(states, base, load_i64(states, 0))
+        store_i64(states, base, load_i64(load_i64(job, J_LOOP), L_BASE) if inner else load_i64(states, 0))
         store_i64(registers, base, load_i64(registers, 0))
     while True:
         if child == end:
@@ -328,137 +300,6 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
 
 
 @helper
-def _begin_lazy(batch, grammar, automaton, vocabulary, state):  # type: ignore[no-untyped-def]
-    """Prepare the walk of a lazy state set. Returns the work done."""
-    job = load_i64(batch, B_JOB)
-    loop = load_i64(job, J_LOOP)
-    words = load_i64(grammar, G_LAZY_WORDS)
-    source = load_i64(grammar, G_LAZY_SETS) + 8 * words * state
-    best = -1
-    weight = MIN_WIDE_BYTES - 1
-    loops = load_i64(grammar, G_LAZY_LOOP)
-    for word in range(words):
-        bits = load_i64(source, word)
-        store_i64(load_i64(batch, B_JOB_SETS), word, bits)
-        while bits != 0:
-            position = 64 * word + count_trailing_zeros(bits)
-            bits &= bits - 1
-            own = (
-                count_bits(load_i64(loops, 3 * position))
-                + count_bits(load_i64(loops, 3 * position + 1))
-                + 128 * load_i64(loops, 3 * position + 2)
-            )
-            if own > weight:
-                weight = own
-                best = position
-    if best < 0:
-        return -1
-    for k in range(3):
-        store_i64(loop, L_STAY + k, load_i64(loops, 3 * best + k))
-    store_i64(loop, L_CLASS, -1)
-    store_i64(loop, L_AFTER, 0)
-    store_i64(loop, L_SELF, 0)
-    store_i64(loop, L_LIMIT, NO_LIMIT)
-    store_i64(loop, L_EXACT, 0)
-    for word in range(4):
-        store_i64(loop, L_LEAVE + word, load_i64(load_i64(grammar, G_LIVE), word))
-    for word in range(2):
-        store_i64(loop, L_LEAVE + word, load_i64(loop, L_LEAVE + word) & ~load_i64(loop, L_STAY + word))
-        if load_i64(loop, L_TEXT) != 0:
-            store_i64(loop, L_LEAVE + 2 + word, 0)
-    return words
-
-
-@helper
-def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no-untyped-def]
-    """Prepare the walk of the job's next head: TRIE or RANKS. Returns the work done."""
-    job = load_i64(batch, B_JOB)
-    loop = load_i64(job, J_LOOP)
-    follow = load_i64(job, J_FOLLOW)
-    source = load_i64(job, J_SOURCE)
-    spare = config_of(batch, 2)  # entries 1 and 2 are free until the walk begins
-    store_i64(job, J_PATH_RANK, -1)
-    store_i64(job, J_PATH_LENGTH, 0)
-    store_i64(job, J_CURSOR, 0)
-    no_tries(loop)
-    head = head_at(config_of(batch, 0), 0)
-    for word in range(HEAD_WORDS):
-        store_i64(head, word, load_i64(head_at(source, load_i64(job, J_HEAD)), word))
-    count(batch, COUNT_CONTEXTS, 1)
-    work = 1
-    wide = False
-    if lazy:
-        store_i64(load_i64(batch, B_JOB_STATE), 0, -1)
-        work = _begin_lazy(batch, grammar, automaton, vocabulary, top_state(head))
-        wide = work >= 0 and vocabulary == load_i64(batch, B_VOCABULARY)
-        work = max(work, 1)
-    else:
-        for word in range(4):
-            store_i64(follow, word, 0)
-        state, register = top_state(head), top_register(head)
-        store_i64(load_i64(batch, B_JOB_STATE), 0, state)
-        store_i64(load_i64(batch, B_JOB_REGISTER), 0, register)
-        depth = load_i64(head, HEAD_DEPTH)
-        if depth > 1:
-            scratch = load_i64(batch, B_SCRATCH)
-            store_i64(scratch, CONFIG_HEADS, 0)
-            store_i64(scratch, CONFIG_FLAGS, 0)
-            add_head(
-                scratch,
-                head,
-                depth - 1,
-                load_i64(head, HEAD_STATES + depth - 2),
-                load_i64(head, HEAD_STATES + depth - 2 + (HEAD_WORDS - 1) // 2),
-            )
-            close(automaton, scratch, spare)
-            add_next_bytes(grammar, automaton, spare, follow)
-            work += CONFIG_COST
-        if load_i64(grammar, G_BOUNDARY) == 0 and vocabulary == load_i64(batch, B_VOCABULARY):
-            wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop)
-            work += 2 * CONFIG_COST
-    if wide:
-        # Which first bytes are alive.
-        next_bytes = config_of(batch, 1)
-        for word in range(4):
-            store_i64(next_bytes, word, -1 if lazy else 0)
-        if not lazy:
-            one = load_i64(batch, B_SCRATCH)
-            store_i64(one, CONFIG_HEADS, 1)
-            for word in range(HEAD_WORDS):
-                store_i64(head_at(one, 0), word, load_i64(head, word))
-            add_next_bytes(grammar, automaton, one, next_bytes)
-            choose_tries(loop, next_bytes)
-        undecided = load_i64(batch, B_JOB_UNDECIDED)
-        accepted, left, more = select_wide(
-            grammar,
-            vocabulary,
-            loop,
-            next_bytes,
-            load_i64(batch, B_JOB_SELECTION),
-            load_i64(batch, B_JOB_TOTAL),
-            undecided,
-        )
-        work += more
-        # Where more tokens are left than were accepted, the trie with its dead subtrees is the shorter way.
-        wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
-        if wide:
-            if left > 0 or has_tries(loop):
-                fill_stay(loop, load_i64(batch, B_JOB_SELECTION))
-            if left == 0:
-                store_i64(job, J_CURSOR, load_i64(vocabulary, V_RANK_WORDS))
-            else:
-                sort_undecided(
-                    vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS)
-                )
-            work += left
-    if not wide:
-        store_i64(job, J_PATH_LENGTH, -1)
-        no_tries(loop)
-    store_i64(job, J_STAGE, RANKS if wide else TRIE)
-    return work
-
-
-@helper
 def _add_token_symbols(grammar, automaton, config, mask):  # type: ignore[no-untyped-def]
     """Set the bits of the special tokens that the grammar names in the heads' states."""
     starts = section(automaton, AT_TOKEN_START)
@@ -509,7 +350,7 @@ def run_job(batch, fuel):  # type: ignore[no-untyped-def]
             if fuel <= 0:
                 unfinished = True
                 break
-            fuel -= _begin_head(batch, grammar, automaton, lazy, vocabulary)
+            fuel -= begin_head(batch, grammar, automaton, lazy, vocabulary)
             continue
         loop = load_i64(job, J_LOOP)
         if stage == RANKS:

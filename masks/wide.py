@@ -21,19 +21,16 @@ from .layout import (
     KIND_BYTES,
     KIND_COUNT,
     KIND_FIRST,
-    L_AFTER,
     L_ASKED,
+    L_BASE,
     L_CLASS,
     L_EXACT,
-    L_FIRST,
-    L_FIRST_TEXT,
     L_LEAVE,
     L_LIMIT,
     L_SELF,
     L_STATES,
     L_STAY,
     L_TEXT,
-    LOOP_WORDS,
     MAX_LOOP_STATES,
     NO_LIMIT,
 )
@@ -50,7 +47,6 @@ from .machine import (
     flags_of,
     frame_of,
     head_at,
-    next_register,
     restart_of,
     top_register,
     top_state,
@@ -61,8 +57,6 @@ from .stays import after_byte, keep_both, local_step, text_stays
 
 #: A set of fewer ASCII bytes is not worth the bitmaps: walking it is cheaper.
 MIN_WIDE_BYTES = 12
-#: First bytes that lead to one state, at most: their rows are memory traffic, a few for an alphabet.
-MAX_FIRST = 128
 #: Nor is a class of which fewer tokens are made.
 MIN_CLASS_TOKENS = 2048
 
@@ -184,6 +178,37 @@ def add_next_bytes(grammar, automaton, config, into):  # type: ignore[no-untyped
 
 
 @helper
+def _after_any(automaton, vocabulary, kinds, state, register, loop):  # type: ignore[no-untyped-def]
+    """The state to which all strings of the set lead, of the two that there are, or -1."""
+    states = loop + 8 * L_STATES
+    if load_i64(states, MAX_LOOP_STATES) != 2 or load_i64(states, 0) != state:
+        return -1
+    after = load_i64(states, 1)
+    contexts = load_i64(automaton, H_FLAGS) & RECURSIVE != 0
+    good = True
+    store_i64(states, 0, after)
+    store_i64(states, MAX_LOOP_STATES, 1)
+    for turn in range(2):
+        member = state if turn == 0 else after
+        flags = flags_of(automaton, member)
+        # Where an item may end or a call begins, the path may lead away.
+        ends = flags & FINAL != 0 and load_u8(section(automaton, AT_FRAME_KIND), frame_of(automaton, member)) == COUNTER
+        good = good and not ends and flags & (GUARDED | HAS_OPERATIONS) == 0
+        good = good and (contexts or flags & HAS_CALLS == 0)
+        for kind in range(load_i64(kinds, KIND_COUNT)):
+            members = kinds + 8 * (KIND_BYTES + 4 * kind)
+            low, high = load_i64(loop, L_STAY) & load_i64(members, 0), load_i64(loop, L_STAY + 1) & load_i64(members, 1)
+            if good and low | high != 0:
+                good = delta(automaton, member, load_i64(kinds, KIND_FIRST + kind)) == after
+        if good and load_i64(loop, L_TEXT) != 0:
+            good = text_stays(automaton, vocabulary, kinds, member, register, loop, 1)
+    store_i64(states, 0, state)
+    store_i64(states, 1, after)
+    store_i64(states, MAX_LOOP_STATES, 2)
+    return after if good else -1
+
+
+@helper
 def _ends_items(automaton, states, start):  # type: ignore[no-untyped-def]
     """Does each code point that leads to one of these states end an item that cannot go on?"""
     edges = section(automaton, AT_EDGES)
@@ -203,8 +228,14 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
         klass = -1
     kinds = load_i64(grammar, G_KINDS)
     weight = 0
-    if not empty:
-        weight = _try_states(automaton, vocabulary, kinds, loop, state, -1, MAX_LOOP_STATES, register, follow)
+    alone = 0
+    # By itself, then with other states, and again by itself if these narrow the set.
+    for turn in range(3):
+        if empty or (turn == 1 and load_i64(loop, L_TEXT) != 0) or (turn == 2 and weight >= alone):
+            break
+        only = MAX_LOOP_STATES if turn == 1 else 1
+        weight = _try_states(automaton, vocabulary, kinds, loop, state, -1, only, register, follow)
+        alone = max(alone, weight)
     # Where some bytes lead to states that narrow the set, a state that only loops on itself may be wide.
     for byte in (0x65, 0x30, 0x20, 0x2C):
         if empty or weight >= MIN_WIDE_BYTES:
@@ -242,6 +273,7 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
         contexts = load_i64(automaton, H_FLAGS) & RECURSIVE != 0
         itself = not (counter and flags & FINAL) and (contexts or flags & HAS_CALLS == 0)
     store_i64(loop, L_SELF, 1 if itself else 0)
+    store_i64(loop, L_BASE, state if itself else _after_any(automaton, vocabulary, kinds, state, register, loop))
     limit = NO_LIMIT
     exact = 0
     # The count matters only where one of the states ends an item, so that another may begin.
@@ -299,118 +331,3 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
         store_i64(leave, 2, 0)
         store_i64(leave, 3, 0)
     return True
-
-
-@helper
-def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide):  # type: ignore[no-untyped-def]
-    """`find_loop` for the state after a first byte, into the second half of `loop`; False where not wide.
-
-    It is the state after a space, as half of all tokens begin with one, or else the one to which most bytes that leave
-    the loop lead: all that lead there are L_FIRST. What else a first byte may begin, a call or what follows the frame's
-    return, is a head of its own.
-    """
-    # Code points are asked about where no byte of theirs may follow the frame's return.
-    returns = 0
-    if flags_of(automaton, state) & FINAL:
-        returns = -1
-    start = restart_of(automaton, state, register)
-    kinds = load_i64(grammar, G_KINDS)
-    after = loop + 8 * LOOP_WORDS
-    for attempt in range(2):
-        target, reached = -1, register
-        low, high = 0, 0
-        most = 0
-        # Turn 0 chooses the state, turn 1 finds all bytes that lead to it.
-        for turn in range(2):
-            for kind in range(load_i64(kinds, KIND_COUNT)):
-                members = kinds + 8 * (KIND_BYTES + 4 * kind)
-                more_low, more_high = load_i64(members, 0), load_i64(members, 1)
-                if wide:
-                    more_low &= ~load_i64(loop, L_STAY)
-                    more_high &= ~load_i64(loop, L_STAY + 1)
-                byte = load_i64(kinds, KIND_FIRST + kind)
-                one, other = delta(automaton, state, byte), after_byte(automaton, start, byte)
-                # A byte that may go on with an item as well as begin another one leads to two states.
-                if more_low | more_high == 0 or (one >= 0) == (other >= 0):
-                    continue
-                if one >= 0 and flags_of(automaton, one) & (GUARDED | HAS_OPERATIONS) != 0:
-                    continue
-                own = register
-                if other >= 0:
-                    one = other
-                    own = next_register(automaton, state, register)
-                if turn == 0:
-                    n = count_bits(more_low) + count_bits(more_high)
-                    if attempt == 0:
-                        n = (more_low >> 0x20) & 1
-                    if n > most:
-                        most = n
-                        target, reached = one, own
-                elif one == target and own == reached:
-                    low |= more_low
-                    high |= more_high
-        space = (low >> 0x20) & 1 != 0
-        if count_bits(low) + count_bits(high) > MAX_FIRST:
-            low, high = low & (1 << 0x20), 0
-        if low | high == 0 or not find_loop(grammar, automaton, vocabulary, target, reached, follow, after, False):
-            continue
-        if load_i64(after, L_CLASS) >= 0:
-            # The members of a class are known for strings after one space only.
-            if load_i64(after, L_TEXT) != 0:
-                store_i64(after, L_CLASS, -1)
-            elif space:
-                low, high = 1 << 0x20, 0
-            else:
-                continue
-        store_i64(after, L_FIRST, low)
-        store_i64(after, L_FIRST + 1, high)
-        text = (
-            load_i64(after, L_TEXT) != 0
-            and start < 0
-            and (load_i64(follow, 2) | load_i64(follow, 3)) & returns == 0
-            and text_stays(
-                automaton, vocabulary, kinds, state, register, after, load_i64(after, L_STATES + MAX_LOOP_STATES)
-            )
-        )
-        store_i64(after, L_FIRST_TEXT, 1 if text else 0)
-        return True
-    return False
-
-
-@helper
-def find_loops(grammar, automaton, vocabulary, state, register, follow, loop):  # type: ignore[no-untyped-def]
-    """`find_loop` for a head, and for the state after a first byte, as a space begins half of all tokens.
-
-    `follow`: 4 words, the bytes that may come next when the head's frame has returned.
-    """
-    wide = find_loop(grammar, automaton, vocabulary, state, register, follow, loop, False)
-    after = False
-    if not wide or load_i64(loop, L_LEAVE) | load_i64(loop, L_LEAVE + 1) != 0:
-        other = loop + 8 * LOOP_WORDS
-        own = wide
-        # Turn 1: what most bytes lead to is wider than the set in which some of them would stay, and may take its
-        # place; turn 2: it does not do for most of that set.
-        for turn in range(3):
-            after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, own)
-            low, high, text = load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), load_i64(loop, L_TEXT) != 0
-            if turn == 0:
-                if not after or not wide:
-                    break
-                stays = _weight(load_i64(other, L_STAY), load_i64(other, L_STAY + 1), load_i64(other, L_TEXT) != 0)
-                if _weight(low, high, text) >= stays:
-                    break
-                own = False
-            elif turn == 1:
-                common = count_bits(low & load_i64(other, L_FIRST)) + count_bits(high & load_i64(other, L_FIRST + 1))
-                if (
-                    after
-                    and 2 * common > count_bits(low) + count_bits(high)
-                    and (not text or load_i64(other, L_FIRST_TEXT) != 0)
-                ):
-                    wide = False
-                    break
-                own = True
-    if after and not wide:
-        find_loop(grammar, automaton, vocabulary, state, register, follow, loop, True)
-    store_i64(loop, L_AFTER, 1 if after else 0)
-    return wide or after
