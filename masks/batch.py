@@ -267,6 +267,13 @@ class Batch:
         """A block of `compiled` that no sequence uses, for computing its masks ahead."""
         return Resident(compiled, next(self._numbers), self._tables.words)
 
+    def forget(self, compiled: CompiledGrammar) -> None:
+        """Keep nothing of a grammar that no sequence uses."""
+        resident = self._residents.get(id(compiled))
+        if resident is not None and resident.users == 0:
+            del self._residents[id(compiled)]
+            self.drop_unfinished()
+
     def drop_unfinished(self) -> None:
         """Forget the mask that is being computed."""
         self._block.arrays[B_JOB][J_STAGE] = IDLE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .._numba import helper
 from .context_begin import begin_context
 from .context_walk import FAILED
+from .known import load_known
 from .layout import (
     B_DENSE_USED,
     B_EPOCH,
@@ -72,6 +73,8 @@ from .layout import (
     LIST_HIGH,
     LIST_LENGTH,
     LIST_LOW,
+    LIST_REST,
+    LIST_SPACE,
     LIST_WORDS,
     MAX_CONTEXTS,
     MAX_EVENTS,
@@ -87,7 +90,7 @@ from .leaving import RETURNS
 from .machine import FAR, counter_distances
 from .memory import call_kernel, load_i32, load_i64, shift_right, store_i32, store_i64
 from .pool import count, intern_mask, new_epoch, resolve
-from .trie import V_MAX_BYTES
+from .trie import V_BYTE_NODE, V_MAX_BYTES
 
 #: Instead of a context's number: the mask cannot be known now, or a limit of the stack graph was passed, or contexts
 #: were forgotten meanwhile, or contexts do not suffice.
@@ -182,7 +185,7 @@ def _new_context(batch, grammar, vocabulary, key, below, above):  # type: ignore
     store_i64(context, CONTEXT_STATE, key)
     store_i64(context, CONTEXT_BELOW, own_below)
     store_i64(context, CONTEXT_ABOVE, own_above)
-    _store_lists(batch, grammar, context)
+    _store_lists(batch, grammar, vocabulary, context)
     return number
 
 
@@ -200,8 +203,8 @@ def _forget_contexts(grammar):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _intern_list(grammar, length):  # type: ignore[no-untyped-def]
-    """Number of the list of the `length` trie nodes behind all others in G_LIST_NODES, kept there if it is new."""
+def _intern_nodes(grammar, length):  # type: ignore[no-untyped-def]
+    """(number of the list of the `length` trie nodes behind all others in G_LIST_NODES, kept there; is it new?)."""
     used = load_i64(grammar, G_LIST_NODES_USED)
     nodes = load_i64(grammar, G_LIST_NODES)
     low, high = 0x3243F6A8885A308D + length, 0x13198A2E03707344
@@ -220,7 +223,7 @@ def _intern_list(grammar, length):  # type: ignore[no-untyped-def]
             and load_i64(entry, LIST_HIGH) == high
             and load_i64(entry, LIST_LENGTH) == length
         ):
-            return number
+            return number, False
         place = (place + 1) & (2 * MAX_LISTS - 1)
         number = load_i32(table, place) - 1
     number = load_i64(grammar, G_LIST_COUNT)
@@ -231,12 +234,42 @@ def _intern_list(grammar, length):  # type: ignore[no-untyped-def]
     store_i64(entry, LIST_LENGTH, length)
     store_i64(entry, LIST_LOW, low)
     store_i64(entry, LIST_HIGH, high)
+    store_i64(entry, LIST_SPACE, -1)
     store_i64(grammar, G_LIST_NODES_USED, used + length)
-    return number
+    return number, True
 
 
 @helper
-def _store_lists(batch, grammar, context):  # type: ignore[no-untyped-def]
+def _intern_list(grammar, vocabulary, length):  # type: ignore[no-untyped-def]
+    """Number of the list of the `length` trie nodes behind all others in G_LIST_NODES, and of its parts."""
+    begin = load_i64(grammar, G_LIST_NODES_USED)
+    whole, new = _intern_nodes(grammar, length)
+    space = load_i32(load_i64(vocabulary, V_BYTE_NODE), 0x20)
+    nodes = load_i64(grammar, G_LIST_NODES)
+    found = False
+    for i in range(begin, begin + length):
+        found = found or load_i32(nodes, i) == space
+    if new and found and length > 1:
+        # What follows one space is half of all tokens: one context for all lists.
+        entry = load_i64(grammar, G_LISTS) + 8 * LIST_WORDS * whole
+        for part in range(2):
+            used = load_i64(grammar, G_LIST_NODES_USED)
+            n = 0
+            for i in range(begin, begin + length):
+                node = load_i32(nodes, i)
+                if (node == space) == (part == 0):
+                    store_i32(nodes, used + n, node)
+                    n += 1
+            if n > 0:
+                number, _ = _intern_nodes(grammar, n)
+                store_i64(entry, LIST_SPACE + part, number)
+            else:
+                store_i64(entry, LIST_REST, load_i64(entry, LIST_SPACE))
+    return whole
+
+
+@helper
+def _store_lists(batch, grammar, vocabulary, context):  # type: ignore[no-untyped-def]
     """Give a new context the lists that its walk found."""
     job = load_i64(batch, B_JOB)
     events, keys = load_i64(batch, B_JOB_EVENTS), load_i64(batch, B_JOB_KEYS)
@@ -265,7 +298,7 @@ def _store_lists(batch, grammar, context):  # type: ignore[no-untyped-def]
         used = load_i64(grammar, G_LIST_NODES_USED)
         for i in range(length):
             store_i32(nodes, used + i, load_i32(nodes, begin + i))
-        list_number = _intern_list(grammar, length)
+        list_number = _intern_list(grammar, vocabulary, length)
         if load_i64(key, KEY_CALL) == RETURNS:
             store_i64(context, CONTEXT_RETURN, list_number)
         else:
@@ -285,6 +318,18 @@ def may_run(batch, low, high):  # type: ignore[no-untyped-def]
     """Is the job idle, or this one?"""
     job = load_i64(batch, B_JOB)
     return load_i64(job, J_STAGE) == IDLE or (load_i64(job, J_KEY_LOW) == low and load_i64(job, J_KEY_HIGH) == high)
+
+
+@helper
+def parts_of(grammar, list_number):  # type: ignore[no-untyped-def]
+    """The two lists, perhaps equal, whose contexts are those of `list_number` (WHOLE, or perhaps INCLUSIVE)."""
+    if list_number == WHOLE:
+        return list_number, list_number
+    entry = load_i64(grammar, G_LISTS) + 8 * LIST_WORDS * (list_number & ~INCLUSIVE)
+    if load_i64(entry, LIST_SPACE) < 0:
+        return list_number, list_number
+    flag = list_number & INCLUSIVE
+    return load_i64(entry, LIST_SPACE) | flag, load_i64(entry, LIST_REST) | flag
 
 
 @helper
@@ -315,12 +360,13 @@ def context_of(batch, grammar, vocabulary, state, register, list_number, fuel): 
     if fuel <= 0 or not may_run(batch, low, high):
         return LATER, fuel
     job = load_i64(batch, B_JOB)
+    cost = 0
     if load_i64(job, J_STAGE) == IDLE:
         if (
             load_i64(grammar, G_CONTEXT_COUNT) == MAX_CONTEXTS
-            or load_i64(grammar, G_LIST_COUNT) + MAX_KEYS > MAX_LISTS
+            or load_i64(grammar, G_LIST_COUNT) + 3 * MAX_KEYS > MAX_LISTS
             or load_i64(grammar, G_ITEM_COUNT) + MAX_KEYS > MAX_ITEMS
-            or load_i64(grammar, G_LIST_NODES_USED) + 2 * MAX_EVENTS > MAX_LIST_NODES
+            or load_i64(grammar, G_LIST_NODES_USED) + 3 * MAX_EVENTS > MAX_LIST_NODES
         ):
             _forget_contexts(grammar)
             return FORGOTTEN, fuel
@@ -330,9 +376,15 @@ def context_of(batch, grammar, vocabulary, state, register, list_number, fuel): 
             listed = load_i64(grammar, G_LIST_NODES) + 4 * load_i64(entry, LIST_BEGIN)
             length = load_i64(entry, LIST_LENGTH)
         count(batch, COUNT_MISSES, 1)
-        inclusive = list_number != WHOLE and list_number & INCLUSIVE != 0
-        begin_context(batch, grammar, vocabulary, state, register, listed, length, inclusive, low, high)
-    left = call_kernel(load_i64(batch, B_RUN_CONTEXT), batch, fuel)
+        if list_number == WHOLE:
+            cost = load_known(batch, grammar, vocabulary, state, register, below, above)
+        if cost == 0:
+            inclusive = list_number != WHOLE and list_number & INCLUSIVE != 0
+            begin_context(batch, grammar, vocabulary, state, register, listed, length, inclusive, low, high)
+    if cost > 0:
+        left = max(fuel - cost, 0)
+    else:
+        left = call_kernel(load_i64(batch, B_RUN_CONTEXT), batch, fuel)
     if left == FAILED:
         return BY_STACK, fuel
     if left < 0:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import H_N_STATES
-from .context_store import BY_STACK, FORGOTTEN, LATER, NEVER, context_of, may_run, room_for_mask
+from .context_store import BY_STACK, FORGOTTEN, LATER, NEVER, context_of, may_run, parts_of, room_for_mask
 from .context_walk import FAILED
 from .graph import leads_on
 from .layout import (
@@ -106,27 +106,37 @@ COMPARISONS = 32
 
 @helper
 def _visit(batch, grammar, vocabulary, node, state, register, list_number, fuel):  # type: ignore[no-untyped-def]
-    """Add the pair of `node` and a context unless it is there. (0, or what `context_of` says instead; fuel left)."""
-    number, fuel = context_of(batch, grammar, vocabulary, state, register, list_number, fuel)
-    if number < 0:
-        return number, fuel
+    """Add the pair of `node` and a context unless it is there, or those of the two parts of the list.
+
+    (0, or what `context_of` says instead; fuel left).
+    """
     visit, pairs = load_i64(batch, B_VISIT), load_i64(batch, B_PAIRS)
-    n = load_i64(visit, VISIT_PAIRS)
-    if load_i64(load_i64(grammar, G_CONTEXTS) + 8 * CONTEXT_WORDS * number, CONTEXT_ITEMS) == 0:
-        register = 0  # nothing comes back to it
-    for i in range(n):
-        if (
-            load_i64(pairs, PAIR_WORDS * i + PAIR_NODE) == node
-            and load_i64(pairs, PAIR_WORDS * i + PAIR_CONTEXT) == number
-            and load_i64(pairs, PAIR_WORDS * i + PAIR_REGISTER) == register
-        ):
-            return 0, fuel
-    if n == MAX_PAIRS:
-        return BY_STACK, fuel
-    store_i64(pairs, PAIR_WORDS * n + PAIR_NODE, node)
-    store_i64(pairs, PAIR_WORDS * n + PAIR_CONTEXT, number)
-    store_i64(pairs, PAIR_WORDS * n + PAIR_REGISTER, register)
-    store_i64(visit, VISIT_PAIRS, n + 1)
+    first, last = parts_of(grammar, list_number)
+    for part in range(1 if first == last else 2):
+        number, fuel = context_of(batch, grammar, vocabulary, state, register, first if part == 0 else last, fuel)
+        if number < 0:
+            return number, fuel
+        n = load_i64(visit, VISIT_PAIRS)
+        own = register
+        if load_i64(load_i64(grammar, G_CONTEXTS) + 8 * CONTEXT_WORDS * number, CONTEXT_ITEMS) == 0:
+            own = 0  # nothing comes back to it
+        known = False
+        for i in range(n):
+            if (
+                load_i64(pairs, PAIR_WORDS * i + PAIR_NODE) == node
+                and load_i64(pairs, PAIR_WORDS * i + PAIR_CONTEXT) == number
+                and load_i64(pairs, PAIR_WORDS * i + PAIR_REGISTER) == own
+            ):
+                known = True
+                break
+        if known:
+            continue
+        if n == MAX_PAIRS:
+            return BY_STACK, fuel
+        store_i64(pairs, PAIR_WORDS * n + PAIR_NODE, node)
+        store_i64(pairs, PAIR_WORDS * n + PAIR_CONTEXT, number)
+        store_i64(pairs, PAIR_WORDS * n + PAIR_REGISTER, own)
+        store_i64(visit, VISIT_PAIRS, n + 1)
     return 0, fuel
 
 

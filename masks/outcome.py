@@ -15,6 +15,7 @@ from .layout import (
     COUNT_DEFERRED,
     COUNT_FLUSHES,
     COUNT_HITS,
+    COUNT_LIBRARY,
     COUNT_MASKS,
     COUNT_MISSES,
     COUNT_OVER,
@@ -56,6 +57,7 @@ COUNTER_NAMES = {
     "over": COUNT_OVER,
     "partial": COUNT_PARTIAL,
     "visited": COUNT_VISITED,
+    "library": COUNT_LIBRARY,
 }
 
 

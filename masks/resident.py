@@ -31,6 +31,7 @@ from .layout import (
     G_LAZY_TABLE,
     G_LAZY_TABLE_SIZE,
     G_LAZY_WORDS,
+    G_LIBRARY,
     G_LIST_NODES,
     G_LIST_TABLE,
     G_LISTS,
@@ -69,6 +70,9 @@ if TYPE_CHECKING:
 
 #: Memory for interned state sets of one lazy grammar in one batch, bytes; past it those in use are kept.
 LAZY_BYTES = 64 << 20
+#: First bytes of each table of contexts that are touched when a grammar is added, as its first masks will touch them;
+#: of hash tables all are. Some 60 pages, 40 us.
+TOUCHED_BYTES = 16 << 10
 
 
 @kernel("void(int64, int64, uint8[::1])")
@@ -138,13 +142,17 @@ def _byte_kinds(byte_class, single_byte, words):  # type: ignore[no-untyped-def]
         words[KIND_BYTES + 4 * kind + (b >> 6)] |= np.int64(1) << np.int64(b & 63)
 
 
-def _untouched(*shapes: tuple[tuple[int, ...], type[np.generic]]) -> list[npt.NDArray[Any]]:
-    """Arrays of zeros whose pages exist only once they are touched: most are never."""
-    sizes = [-(-math.prod(shape) * np.dtype(dtype).itemsize // 64) * 64 for shape, dtype in shapes]
+def _untouched(*shapes: tuple[tuple[int, ...], type[np.generic], int]) -> list[npt.NDArray[Any]]:
+    """Arrays of zeros whose pages exist only once they are touched: most are never.
+
+    By array: its shape, its type, and how many of its first bytes are touched now rather than in a step.
+    """
+    sizes = [-(-math.prod(shape) * np.dtype(dtype).itemsize // 64) * 64 for shape, dtype, _ in shapes]
     memory = np.frombuffer(mmap.mmap(-1, sum(sizes)), np.uint8)
     arrays, begin = [], 0
-    for size, (shape, dtype) in zip(sizes, shapes, strict=True):
+    for size, (shape, dtype, touched) in zip(sizes, shapes, strict=True):
         used = math.prod(shape) * np.dtype(dtype).itemsize
+        memory[begin : begin + min(touched, used) : mmap.PAGESIZE] = 0
         arrays.append(memory[begin : begin + used].view(dtype).reshape(shape))
         begin += size
     return arrays
@@ -207,17 +215,23 @@ class Resident:
             scratch = np.zeros((5, self.lazy_words), np.int64)
             lazy_loops(automaton.address, self.lazy_words, scratch.ctypes.data, loops)
             block.set_array(G_LAZY_LOOP, loops)
+        if compiled.library:
+            library = np.zeros((len(automaton["frame_start"]), 2), np.int64)
+            library[:, 1] = np.searchsorted(automaton["state_frame"], np.arange(len(library)))
+            for frame, entry in compiled.library:
+                library[frame, 0] = entry.address
+            block.set_array(G_LIBRARY, library)
         if automaton.flags & RECURSIVE:
             block.set_array(G_FRAME_STAMPS, np.zeros(len(automaton["frame_start"]), np.int64))
             calls = len(automaton["call_frame"])
             contexts, context_table, lists, list_table, items, nodes, stamps = _untouched(
-                ((MAX_CONTEXTS, CONTEXT_WORDS), np.int64),
-                ((2 * MAX_CONTEXTS,), np.int32),
-                ((MAX_LISTS, LIST_WORDS), np.int64),
-                ((2 * MAX_LISTS,), np.int32),
-                ((MAX_ITEMS, ITEM_WORDS), np.int64),
-                ((MAX_LIST_NODES,), np.int32),
-                ((1 + calls + len(automaton["operation_bit"]),), np.int64),
+                ((MAX_CONTEXTS, CONTEXT_WORDS), np.int64, TOUCHED_BYTES),
+                ((2 * MAX_CONTEXTS,), np.int32, 8 * MAX_CONTEXTS),
+                ((MAX_LISTS, LIST_WORDS), np.int64, TOUCHED_BYTES),
+                ((2 * MAX_LISTS,), np.int32, 8 * MAX_LISTS),
+                ((MAX_ITEMS, ITEM_WORDS), np.int64, TOUCHED_BYTES),
+                ((MAX_LIST_NODES,), np.int32, TOUCHED_BYTES),
+                ((1 + calls + len(automaton["operation_bit"]),), np.int64, TOUCHED_BYTES),
             )
             for field, array in (
                 (G_CONTEXTS, contexts),

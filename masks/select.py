@@ -129,7 +129,8 @@ def _select_group(grammar, vocabulary, loop, group, next_bytes, selection, total
     store_i64(selection, S_MASK, total)
     store_i64(selection, S_UNDECIDED, undecided)
     store_i64(selection, S_VALID, load_i64(vocabulary, V_VALID))
-    store_i64(selection, S_SHORT, lengths + row_bytes if after else 0)
+    # A first byte by itself is one of the undecided in the first group, and alive in the others.
+    store_i64(selection, S_SHORT, lengths + row_bytes if after and group == 0 else 0)
     # Where every string is text, a token that is none is dead, or holds a byte that leaves the set.
     text_only = load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS) & UTF8 != 0
     store_i64(selection, S_UNSETTLED, 0 if text_only or group > 0 else presence + row_bytes)

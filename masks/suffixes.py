@@ -160,15 +160,22 @@ def choose_tries(vocabulary, loop, next_bytes):  # type: ignore[no-untyped-def]
     inner_low, inner_high = _suffix_bytes(loop)
     least = MOST_BEGIN if _letters_left_out(loop) else MANY_BEGIN
     for word in range(2):
-        inner = inner_low if word == 0 else inner_high
-        store_i64(loop, L_INNER + word, inner & ~load_i64(loop, L_COVERED + word))
+        inner = (inner_low if word == 0 else inner_high) & ~load_i64(loop, L_COVERED + word)
         own = outside_first(loop, next_bytes, word)
         certain = 0
         while own != 0:
             byte = 64 * word + count_trailing_zeros(own)
-            if load_i32(first_rank, byte + 1) - load_i32(first_rank, byte) >= least:
-                certain |= own & -own
+            tokens = load_i32(first_rank, byte + 1) - load_i32(first_rank, byte)
+            bit = own & -own
             own &= own - 1
+            if tokens >= least:
+                certain |= bit
+            elif tokens >= MANY_BEGIN:
+                inner &= ~bit
+            else:
+                # Tokens with this byte are none of the undecided, so those that begin with it must be looked at.
+                certain |= inner & bit
+        store_i64(loop, L_INNER + word, inner)
         store_i64(loop, L_SUBTREES + word, certain)
         store_i64(next_bytes, word, load_i64(next_bytes, word) & ~certain)
 
