@@ -36,7 +36,7 @@ class CompiledGrammar:
     `boundary` uint8[states] where tokens may end, or None for everywhere; `ready` the masks built ahead, or
     None; `fingerprint` a hex digest of grammar, limits, vocabulary and version; `build_seconds` what compiling took;
     `library_keys` the frames that other grammars may have too, by digest, `library` those whose masks are known
-    (`masks.library`); both are empty where the disk cache is not used.
+    (`masks.library`); None and empty where the disk cache is not used.
     """
 
     automaton: Automaton
@@ -48,7 +48,7 @@ class CompiledGrammar:
     build_seconds: float
     from_cache: bool = False
     library: tuple[tuple[int, Entry], ...] = ()
-    library_keys: tuple[tuple[int, bytes], ...] = ()
+    library_keys: tuple[tuple[int, bytes], ...] | None = None
 
     def matcher(
         self, *, eos: list[int] | None = None, min_tokens: int = 0, text_start: bool = False, max_rollback: int = 256
@@ -93,9 +93,9 @@ class CompiledGrammar:
             arrays["boundary"] = self.boundary
         if self.ready is not None:
             arrays |= self.ready.arrays()
-        if self.library_keys:
+        if self.library_keys is not None:
             arrays["library_frames"] = np.array([frame for frame, _ in self.library_keys], np.int32)
-            arrays["library_keys"] = np.frombuffer(b"".join(key for _, key in self.library_keys), np.uint8)
+            arrays["library_keys"] = np.array([list(key) for _, key in self.library_keys], np.uint8)
         return arrays
 
     @classmethod
@@ -137,9 +137,8 @@ def _token_ids(automaton: Automaton, vocabulary: Vocabulary) -> npt.NDArray[np.i
 def _with_library(compiled: CompiledGrammar, keys: tuple[tuple[int, bytes], ...], *, make: bool) -> CompiledGrammar:
     """The same with what the library has of its frames and of its code point classes."""
     classes_known(compiled.vocabulary, compiled.automaton)
-    if not keys:
-        return compiled
-    library = frames_known(compiled, keys, make=make) if compiled.boundary is None else ()
+    # Where tokens may end in some places only, masks are found in another way.
+    library = frames_known(compiled, keys, make=make) if keys and compiled.boundary is None else ()
     return replace(compiled, library=library, library_keys=keys)
 
 

@@ -59,7 +59,7 @@ MAX_NODES = 1 << 14
 def build_entries(compiled: CompiledGrammar, frames: Sequence[int]) -> list[Entry]:
     """The entries of these frames of a recursive grammar, in their order."""
     automaton = _open(compiled.automaton, frames)
-    alone = replace(compiled, automaton=automaton, boundary=None, ready=None, library=(), library_keys=())
+    alone = replace(compiled, automaton=automaton, boundary=None, ready=None, library=(), library_keys=None)
     with shared_batch(compiled.vocabulary) as batch:
         slot = batch.add(alone)
         try:
