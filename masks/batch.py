@@ -144,7 +144,7 @@ class Batch:
         # Where kernels find these: NumPy takes a microsecond to say it, in every step.
         self._plan_at = tuple(array.ctypes.data for array in (self._mask_ids, self._end_allowed, self._status))
         self._accepted_at, self._words_at = self._accepted.ctypes.data, self._words.ctypes.data
-        self._memory_at = block.address
+        self._memory_at, self._row_at = block.address, self._row.ctypes.data
         #: What the mask ids of this batch point into.
         self.tables = MaskTables(
             block.arrays[B_DENSE], block.arrays[B_LIST_OFFSET], block.arrays[B_LIST_LENGTH], block.arrays[B_LIST_TOKENS]
@@ -266,13 +266,6 @@ class Batch:
     def private_resident(self, compiled: CompiledGrammar) -> Resident:
         """A block of `compiled` that no sequence uses, for computing its masks ahead."""
         return Resident(compiled, next(self._numbers), self._tables.words)
-
-    def forget(self, compiled: CompiledGrammar) -> None:
-        """Keep nothing of a grammar that no sequence uses."""
-        resident = self._residents.get(id(compiled))
-        if resident is not None and resident.users == 0:
-            del self._residents[id(compiled)]
-            self.drop_unfinished()
 
     def drop_unfinished(self) -> None:
         """Forget the mask that is being computed."""
@@ -421,13 +414,13 @@ class Batch:
         """The slot's whole mask, end tokens included: uint32[ceil(width / 32)], LSB first, 1 = allowed. Not bounded."""
         self._used(slot)
         self._row[0] = slot
-        status = PENDING
+        at, status = self._address, PENDING
         while status == PENDING:
-            plan = self.plan_within(self._row, _step.NO_FUEL_LIMIT)
-            status = plan.status[0]
+            _step.plan_rows(at, self._row_at, 1, _step.NO_FUEL_LIMIT, *self._plan_at)
+            status = self._status[0]
         if status != READY:
             raise StackLimitError("the grammar has too many open ways to read this text")
-        _step.write_mask(self._address, slot, int(plan.mask_ids[0]), int(plan.end_allowed[0]), self._words_at)
+        _step.write_mask(at, slot, int(self._mask_ids[0]), int(self._end_allowed[0]), self._words_at)
         words: npt.NDArray[np.uint32] = self._words.view(np.uint32)[: self.vocabulary.words].copy()
         return words
 

@@ -18,7 +18,7 @@ from ..grammar.text import matches_text_only
 from . import cache
 from .errors import UnknownTokenError, VocabularyError
 from .library import KEY_BYTES, Entry, classes_known, frame_keys, frames_known
-from .ready import Ready, build
+from .ready import Ready, build, start_tokens
 from .spelling import spelling
 from .trie import tables_of
 from .warm_up import warm_up
@@ -36,7 +36,8 @@ class CompiledGrammar:
     `boundary` uint8[states] where tokens may end, or None for everywhere; `ready` the masks built ahead, or
     None; `fingerprint` a hex digest of grammar, limits, vocabulary and version; `build_seconds` what compiling took;
     `library_keys` the frames that other grammars may have too, by digest, `library` those whose masks are known
-    (`masks.library`); None and empty where the disk cache is not used.
+    (`masks.library`); None and empty where the disk cache is not used. `start_tokens` int32: the first mask of a large
+    DFA without `ready`, or None.
     """
 
     automaton: Automaton
@@ -49,6 +50,7 @@ class CompiledGrammar:
     from_cache: bool = False
     library: tuple[tuple[int, Entry], ...] = ()
     library_keys: tuple[tuple[int, bytes], ...] | None = None
+    start_tokens: npt.NDArray[np.int32] | None = None
 
     def matcher(
         self, *, eos: list[int] | None = None, min_tokens: int = 0, text_start: bool = False, max_rollback: int = 256
@@ -93,6 +95,8 @@ class CompiledGrammar:
             arrays["boundary"] = self.boundary
         if self.ready is not None:
             arrays |= self.ready.arrays()
+        if self.start_tokens is not None:
+            arrays["start_tokens"] = self.start_tokens
         if self.library_keys is not None:
             arrays["library_frames"] = np.array([frame for frame, _ in self.library_keys], np.int32)
             arrays["library_keys"] = np.array([list(key) for _, key in self.library_keys], np.uint8)
@@ -117,6 +121,7 @@ class CompiledGrammar:
             metadata["fingerprint"],
             metadata["build_seconds"],
             True,
+            start_tokens=arrays.get("start_tokens"),
         )
         if "library_keys" not in arrays:
             return compiled
@@ -189,9 +194,8 @@ def _compile(grammar: Grammar, vocabulary: Vocabulary, limits: Limits, use_cache
     ready = None
     if automaton.flags & FINITE and limits.max_eager_contexts:
         ready = build(compiled, limits.max_eager_contexts)
-    compiled = CompiledGrammar(
-        automaton, vocabulary, token_ids, boundary, ready, fingerprint, time.perf_counter() - begin
-    )
+    start = start_tokens(compiled) if ready is None else None
+    compiled = replace(compiled, ready=ready, start_tokens=start, build_seconds=time.perf_counter() - begin)
     if use_cache:
         compiled = _with_library(compiled, tuple(frame_keys(automaton)), make=True)
     if use_cache and compiled.build_seconds >= cache.MIN_SECONDS:

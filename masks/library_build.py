@@ -68,7 +68,8 @@ def build_entries(compiled: CompiledGrammar, frames: Sequence[int]) -> list[Entr
             return [_entry(batch, slot, automaton, frame) for frame in frames]
         finally:
             batch.remove(slot)
-            batch.forget(alone)
+            del batch._residents[id(alone)]
+            batch.drop_unfinished()
 
 
 def _open(automaton: Automaton, frames: Sequence[int]) -> Automaton:

@@ -62,6 +62,7 @@ from .layout import (
 from .machine import AT_EDGES, AT_FRAME_KIND, AT_FRAME_START, AT_STATE_FLAGS, delta
 from .memory import Block, load_i32, load_u8, section
 from .prepare import exact_loops, lazy_loops, loop_members
+from .ready import only_start
 from .spelling import live_bytes
 from .trie import tables_of
 
@@ -195,11 +196,14 @@ class Resident:
             block.set_array(G_LOOP_BITS, np.stack(members))
         if compiled.boundary is not None:
             block.set_array(G_BOUNDARY, compiled.boundary)
-        if compiled.ready is not None:
-            block.set_array(G_READY_START, compiled.ready.bounds)
-            block.set_array(G_READY_TOKENS, compiled.ready.tokens)
-            block.set_array(G_READY_DENSE, compiled.ready.dense_row)
-            block.set_array(G_READY_ROWS, compiled.ready.rows)
+        ready = compiled.ready
+        if ready is None and compiled.start_tokens is not None:
+            ready = only_start(automaton, compiled.start_tokens, words)
+        if ready is not None:
+            block.set_array(G_READY_START, ready.bounds)
+            block.set_array(G_READY_TOKENS, ready.tokens)
+            block.set_array(G_READY_DENSE, ready.dense_row)
+            block.set_array(G_READY_ROWS, ready.rows)
         positions = int(automaton.header[H_LAZY_STATES])
         self.lazy_words = -(-positions // 64)
         if positions:
