@@ -186,7 +186,8 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop):  
         if turn == 0:
             turn = 3
             leads_off = load_i64(loop, L_BASE) != state or (found and _is_much_wider(other, loop))
-            if wide and leads_off and load_i64(loop, L_TEXT) == 0:
+            # Code points above U+007F begin no group as a rule.
+            if wide and leads_off and load_i64(loop, L_TEXT) == 0 and load_i64(loop, L_CLASS) < 0:
                 turn = 1
                 own = False
                 continue

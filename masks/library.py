@@ -9,7 +9,7 @@ the grammar has there, as always.
 
 A frame is known by a digest of its content. It is worth an entry when a second grammar has it; the entry is a file of
 the cache folder, `library/VOCABULARY/FRAME.stepmask`, written and checked as compiled grammars are, and mapped by every
-process that needs it. `prepare` makes the entries of JSON's own frames ahead. The bitmaps of code point classes
+process that needs it. `prepare_library` makes the entries of JSON's own frames ahead. The bitmaps of code point classes
 (`masks.prepare.loop_members`), which grammars share too, are kept beside them.
 """
 
@@ -276,7 +276,7 @@ def loop_members_known(tables: VocabularyTables, ranges: npt.NDArray[np.int32]) 
     return ranges.tobytes() in tables.__dict__.get("_members", {})
 
 
-def prepare(vocabulary: Vocabulary) -> int:
+def prepare_library(vocabulary: Vocabulary) -> int:
     """Make the entries of JSON's own frames for `vocabulary`, or read them; returns how many there are.
 
     What `compile` does by itself when a second grammar has a frame. A server calls it before its first request.

@@ -100,10 +100,11 @@ def add_suffixes(
     pairs = []
     while len(own):
         pairs.append((mine, other, own))
-        mine, other = trie.parent[mine], parent[other]
+        mine, other = trie.parent[mine], parent[other].astype(np.int64)
         inside = mine >= 0
         mine, other, own = mine[inside], other[inside], own[inside]
-    mine, other, own = (np.concatenate([pair[i] for pair in pairs] or [[]]).astype(np.int64) for i in range(3))
+    none = np.zeros(0, np.int64)
+    mine, other, own = (np.concatenate([none, *(pair[i] for pair in pairs)]) for i in range(3))
     _, first = np.unique((mine << 32) | other, return_index=True)
     places = np.stack([record[own[first]], (rank[own[first]] << 32) | other[first]], 1)
     nodes = np.full(256, -1, np.int32)

@@ -256,11 +256,11 @@ def _rank_nodes(
 
 @dataclass(frozen=True)
 class FlatTrie:
-    """`node` int64[nodes] as V_NODE; `parent` int32[nodes], -1 for the root's children; `end_node` int32[strings]."""
+    """`node` int64[nodes] as V_NODE; `parent` int64[nodes], -1 for the root's children; `end_node` int64[strings]."""
 
     node: npt.NDArray[np.int64]
-    parent: npt.NDArray[np.int32]
-    end_node: npt.NDArray[np.int32]
+    parent: npt.NDArray[np.int64]
+    end_node: npt.NDArray[np.int64]
 
 
 def flatten_trie(strings: list[bytes]) -> FlatTrie:
@@ -276,7 +276,8 @@ def flatten_trie(strings: list[bytes]) -> FlatTrie:
     next_same = np.full(len(strings), -1, np.int32)
     if len(strings):
         _flatten(data, start, number, common, node, node_token, next_same)
-    return FlatTrie(node, _parents(node), _rank_nodes(node, node_token, next_same, len(strings)))
+    end_node = _rank_nodes(node, node_token, next_same, len(strings))
+    return FlatTrie(node, _parents(node).astype(np.int64), end_node.astype(np.int64))
 
 
 class VocabularyTables:

@@ -197,7 +197,7 @@ def test_without_the_cache_nothing_is_looked_for(folder: Path) -> None:
 
 
 def test_prepare_makes_json_frames_for_all_that_come(folder: Path) -> None:
-    prepared = library.prepare(VOCABULARY)
+    prepared = library.prepare_library(VOCABULARY)
     assert prepared == len(files(folder)) >= 3
     known = forget()
     compiled = compile(schema(1), VOCABULARY)
