@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -299,3 +302,35 @@ def test_grammars_that_stay_with_the_host(compiled: list) -> None:
     assert tool is not None
     device.remove(tool)
     assert device.add(compiled[list(GRAMMARS).index("tool")]) == tool
+
+
+def test_shared_cases() -> None:
+    """Of the cases that there are for all front ends, nearly all stay on the device, and do what the host does."""
+    paths = sorted((Path(os.environ.get("STEPMASK_DATA", "shared")) / "cases").glob("*.json"))
+    cases = [json.loads(path.read_text("utf-8")) for path in paths]
+    if not cases:
+        pytest.skip("no shared cases here")
+    kinds = {"json_schema": stepmask.json_schema, "regex": stepmask.regex, "gbnf": stepmask.gbnf, "lark": stepmask.lark}
+    eligible = escapes = total = 0
+    rng = np.random.default_rng(0)
+    for case in cases:
+        if case["kind"] not in kinds:
+            continue
+        try:
+            grammar = stepmask.compile(kinds[case["kind"]](case["grammar"]), VOCABULARY, use_cache=False)
+        except stepmask.GrammarError:
+            continue  # some cases ask for that
+        rows = Rows([grammar], "torch")
+        total += 1
+        if rows.numbers[0] is None:
+            continue
+        eligible += 1
+        rows.start(0, rows.numbers[0], grammar)
+        if not grammar.automaton.flags & (CALLS | RECURSIVE):
+            continue
+        for _ in range(12):
+            escapes += int(rows.step(rng, 0.97).sum())
+            if rows.device.escaped[0] or rows.batch.is_finished(int(rows.slots[0])):
+                break
+    assert eligible > 0.9 * total
+    assert escapes < 0.1 * eligible
