@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ...masks.arena import ACCEPTED
 from ...masks.batch import Batch
 from ...masks.errors import VocabularyError
 from ...masks.layout import COUNT_VISITED, COUNT_WORK, LIMIT, MAX_ENDS, READY
 from ...masks.outcome import Outcome
 from ...masks.sampling import Sampler, SampleResult, SamplingParameters
-from ...masks.tables import ALL_ENDS, KIND_EMPTY, KIND_SHIFT, EndSets
+from ...masks.tables import ALL_ENDS, INDEX_BITS, KIND_EMPTY, KIND_SHIFT, KIND_SINGLE, EndSets
 from ...masks.vocabulary import Vocabulary
 from .request import Request
 
@@ -165,6 +166,25 @@ class Rows:
         taken = plan.decoding & (outcome.tokens >= 0)
         answers = self._batch.advance(np.where(taken, self._batch_slots, NO_SLOT), outcome.tokens)
         self._parameters.position += taken
+        return answers
+
+    def forced(self, plan: StepPlan) -> npt.NDArray[np.int32]:
+        """The token of each planned row that has only one legal one, no end among them; -1 for others; int32[rows].
+
+        Sampling would give it, whatever the logits (but -inf), with a log-probability of 0.
+        """
+        single = plan.decoding & (plan.mask_ids >> KIND_SHIFT == KIND_SINGLE) & (plan.end_allowed == 0)
+        tokens = np.where(single, plan.mask_ids & INDEX_BITS, -1).astype(np.int32)
+        for row in np.flatnonzero(single).tolist():
+            if self.is_end(row, int(tokens[row])) or tokens[row] >= self._sampler.vocabulary:
+                tokens[row] = -1
+        return tokens
+
+    def take(self, tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
+        """Take tokens that were not sampled into the rows' grammars, int32[rows], -1: none; answers as `advance`."""
+        taken = tokens >= 0
+        answers = self._batch.advance(np.where(taken, self._batch_slots, NO_SLOT), tokens)
+        self._parameters.position += taken & (answers == ACCEPTED)
         return answers
 
     def _spent(self) -> int:
