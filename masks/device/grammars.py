@@ -21,7 +21,7 @@ from ..ready import Ready, build
 from ..tables import KIND_DENSE, KIND_EMPTY, KIND_LIST, KIND_SHIFT, KIND_SINGLE, UNCONSTRAINED
 from ..trie import V_TOKEN_BYTES, V_TOKEN_START, V_TOKEN_TEXT, tables_of
 from .images import Images, MaskSet
-from .pushdowns import LEVELS, DevicePushdowns
+from .pushdowns import LEVELS, DevicePushdowns, Prepared, prepare
 from .sampler import triton_is_usable
 from .tables import DeviceEnds, device_array
 
@@ -122,16 +122,17 @@ class DeviceGrammars:
         #: Rows of recursive grammars and of those with counters; None without `levels`.
         self.pushdowns = DevicePushdowns(self, grammars, image_bytes, levels) if levels else None
 
-    def add(self, compiled: CompiledGrammar) -> int | None:
+    def add(self, compiled: CompiledGrammar, prepared: Prepared | None = None) -> int | None:
         """Put a grammar on the device; returns its number, or None where it must stay with the host.
 
         Those are grammars with state sets; of plain ones those with more masks than `masks.ready` builds ahead; of
         recursive ones and those with counters the ones that would escape at once (see `pushdowns`); and any that there
-        is no room for now.
+        is no room for now. `prepared`: what `pushdowns.prepare` has made of it, so that this only copies.
         """
         automaton = compiled.automaton
         if automaton.flags & (CALLS | RECURSIVE) and self.pushdowns is not None:
-            number = self.pushdowns.add(compiled)
+            prepared = prepared or prepare(compiled)
+            number = None if prepared is None else self.pushdowns.add(prepared)
             return None if number is None else self._grammars + number
         if automaton.flags & (CALLS | LAZY | RECURSIVE) or len(automaton["frame_start"]) != 1:
             return None

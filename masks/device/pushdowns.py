@@ -8,7 +8,8 @@ flagged; up to the token before, all it did is what the host would have done.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -54,6 +55,55 @@ NO_GRAMMAR = -1
 HASH_CONTEXT, HASH_NUMBER, HASH_SHIFT = 0x1E3779B1, 0x05EBCA6B, 15
 
 
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A grammar with calls as a device will have it: sections and numbers of its fields, masks, and for the host the
+    number of the empty text and the tokens that the grammar names.
+    """
+
+    sections: dict[int, NDArray[Any]]
+    numbers: dict[int, int]
+    masks: MaskSet
+    start: int
+    named: frozenset[int]
+
+
+def prepare(
+    compiled: CompiledGrammar, *, most_numbers: int = MAX_NUMBERS, most_contexts: int = MAX_CONTEXTS
+) -> Prepared | None:
+    """A grammar with calls for `DeviceGrammars.add`, or None where it must stay with the host.
+
+    Takes about a second for any JSON and 128k tokens, nearly all of it for the masks, and touches nothing that others
+    use: for any thread or process but that of the steps.
+    """
+    tables, ids = tables_of(compiled.vocabulary), compiled.token_ids
+    if compiled.boundary is not None or compiled.automaton.flags & LAZY or compiled.vocabulary.is_text[ids].any():
+        return None
+    automaton = pushdown(compiled.automaton, len(ids), most_numbers)
+    found = contexts(automaton, tables, ids, compiled.vocabulary.width, most_contexts)
+    if found.mask[found.root[automaton.start]] == UNKNOWN:
+        return None
+    numbers = len(automaton.actions)
+    pushed = [number for some, _ in automaton.pushes for number in some]
+    counts = np.array([len(some) for some, _ in automaton.pushes], np.int32)
+    targets = np.array([target for _, target in automaton.pushes], np.int32)
+    slots = _slots(found.children, numbers)
+    sections = {
+        P_COLUMN: automaton.columns,
+        P_ACTION: automaton.actions,
+        P_PUSH: np.stack([np.cumsum(counts) - counts, counts, targets], axis=1),
+        P_PUSHED: np.array(pushed, np.int32),
+        P_RETURNS: automaton.returns,
+        P_ROOT: found.root,
+        P_SLOT: slots,
+        P_TOKEN: ids,
+    }
+    sizes = {
+        P_COLUMNS: automaton.actions.shape[1], P_NUMBERS: numbers, P_TOKENS: len(ids), P_SLOTS: len(slots) - 1,
+    }  # fmt: skip
+    return Prepared(sections, sizes, _mask_set(found, 2 * tables.words), automaton.start, frozenset(ids.tolist()))
+
+
 class DevicePushdowns:
     """The grammars with calls of one `DeviceGrammars`, and what its rows have of their own in them."""
 
@@ -78,47 +128,12 @@ class DevicePushdowns:
         self.stack = zeros(count, levels)
         self.fresh = zeros(count, MAX_PUSHED)
 
-    def add(
-        self, compiled: CompiledGrammar, *, most_numbers: int = MAX_NUMBERS, most_contexts: int = MAX_CONTEXTS
-    ) -> int | None:
-        """Put a grammar on the device; its number, or None where it must stay with the host.
-
-        Takes about a second for any JSON and 128k tokens, nearly all of it for the masks; not for the step thread.
-        """
-        tables, ids = tables_of(compiled.vocabulary), compiled.token_ids
-        if compiled.boundary is not None or compiled.automaton.flags & LAZY or compiled.vocabulary.is_text[ids].any():
-            return None
-        automaton = pushdown(compiled.automaton, len(ids), most_numbers)
-        found = contexts(automaton, tables, ids, compiled.vocabulary.width, most_contexts)
-        if found.mask[found.root[automaton.start]] == UNKNOWN:
-            return None
-        numbers = len(automaton.actions)
-        pushed = [number for some, _ in automaton.pushes for number in some]
-        counts = np.array([len(some) for some, _ in automaton.pushes], np.int32)
-        targets = np.array([target for _, target in automaton.pushes], np.int32)
-        slots = _slots(found.children, numbers)
-        number = self.images.add(
-            {
-                P_COLUMN: automaton.columns,
-                P_ACTION: automaton.actions,
-                P_PUSH: np.stack([np.cumsum(counts) - counts, counts, targets], axis=1),
-                P_PUSHED: np.array(pushed, np.int32),
-                P_RETURNS: automaton.returns,
-                P_ROOT: found.root,
-                P_SLOT: slots,
-                P_TOKEN: ids,
-            },
-            {
-                P_COLUMNS: automaton.actions.shape[1],
-                P_NUMBERS: numbers,
-                P_TOKENS: len(ids),
-                P_SLOTS: len(slots) - 1,
-            },
-            _mask_set(found, self.rows.mirror.tables.dense.shape[1]),
-        )
+    def add(self, prepared: Prepared) -> int | None:
+        """Put a grammar on the device; its number, or None where there is no room."""
+        number = self.images.add(prepared.sections, prepared.numbers, prepared.masks)
         if number is not None:
-            self._start[number] = automaton.start
-            self._named[number] = frozenset(ids.tolist())
+            self._start[number] = prepared.start
+            self._named[number] = prepared.named
         return number
 
     def remove(self, number: int) -> None:

@@ -20,6 +20,7 @@ from stepmask.grammar.automaton import CALLS, RECURSIVE
 from stepmask.masks.batch import Batch
 from stepmask.masks.device.grammars import ACCEPTED, ESCAPED, DeviceGrammars
 from stepmask.masks.device.mirror import PoolMirror
+from stepmask.masks.device.pushdowns import prepare
 from stepmask.masks.device.sampler import DeviceSampler
 from stepmask.masks.vocabulary import Vocabulary
 
@@ -133,7 +134,11 @@ class Rows:
         self.device = DeviceGrammars(
             vocabulary, mirror, rows, grammars=16, image_bytes=8 << 20, backend=backend, **limits
         )
-        self.numbers = [self.device.add(grammar) for grammar in compiled]
+        calls = CALLS | RECURSIVE
+        made = [prepare(grammar) if grammar.automaton.flags & calls else None for grammar in compiled]
+        # Half of them prepared by another, as a host would have it.
+        made[::2] = [None] * len(made[::2])
+        self.numbers = list(map(self.device.add, compiled, made))
         self.compiled = compiled
         self.slots = np.zeros(rows, np.int32)
 
@@ -221,8 +226,8 @@ def test_every_json_is_deterministic(compiled: list) -> None:
                 rows.start(row, rows.numbers[row], some[row])
 
 
-@pytest.mark.parametrize(("backend", "seeds"), [("torch", range(160)), ("triton", range(160, 184))])
-def test_random_grammars(backend: str, seeds: range) -> None:
+@pytest.mark.parametrize(("backend", "seeds", "least"), [("torch", range(160), 14), ("triton", range(160, 200), 3)])
+def test_random_grammars(backend: str, seeds: range, least: int) -> None:
     """Whatever rules there are: a row is where the host is, or it has escaped."""
     eligible = escapes = taken = 0
     for seed in seeds:
@@ -242,7 +247,7 @@ def test_random_grammars(backend: str, seeds: range) -> None:
         for _ in range(12):
             taken += int((rows.device.escaped == 0).sum())
             escapes += int(rows.step(numbers).sum())
-    assert eligible > len(seeds) // 12
+    assert eligible >= least
     assert escapes < taken // 5
 
 
@@ -288,12 +293,9 @@ def test_two_ways_to_read_a_byte(backend: str) -> None:
 def test_grammars_that_stay_with_the_host(compiled: list) -> None:
     rows = Rows([compiled[0]], "torch", levels=0)
     assert rows.numbers == [None] and rows.device.pushdowns is None
-    rows = Rows([compiled[0]], "torch")
-    device = rows.device
-    assert device.pushdowns is not None
-    assert device.pushdowns.add(compiled[0], most_contexts=0) is None
-    few = device.pushdowns.add(compiled[0], most_numbers=3)
-    assert few is None
+    assert prepare(compiled[0], most_contexts=0) is None
+    assert prepare(compiled[0], most_numbers=3) is None
+    device = Rows([compiled[0]], "torch").device
     left = stepmask.compile(stepmask.gbnf('root ::= root "a" | "b"'), VOCABULARY, use_cache=False)
     assert left.automaton.flags & 32 == 0 or device.add(left) is None
     tool = device.add(compiled[list(GRAMMARS).index("tool")])
