@@ -92,7 +92,8 @@ def launches(vocabulary: int, dtype: Any) -> dict[str, tuple[Any, tuple[Any, ...
         images=SimpleNamespace(image=words, directory=numbers64), token_start=words,
         token_bytes=flags, token_text=flags,
         vocabulary=SimpleNamespace(size=vocabulary), grammar=words, state=words, position=words, min_tokens=words,
-        ends=SimpleNamespace(tokens=torch.zeros(rows, MAX_ENDS, dtype=torch.int32), count=words), mask_ids=words,
+        ends=SimpleNamespace(tokens=torch.zeros(rows, MAX_ENDS, dtype=torch.int32), count=words),
+        end_names=torch.zeros(rows, MAX_ENDS, dtype=torch.int32), mask_ids=words,
         end_allowed=allowed, accepted=flags, escaped=flags,
     )  # fmt: skip
     arguments, constants = advance_triton.launch_of(grammars, ids)
