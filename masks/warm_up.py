@@ -51,7 +51,7 @@ def warm_up(progress: bool | Callable[[int, int, str], None] = False, *, process
 
     The first run on a machine took 41 s on two cores, later ones 0.8 s; a second call in one process
     returns at once. `progress`: True writes one line to standard error; a function is called with (done, total,
-    name) before each kernel. With `processes` = 2 a child process compiles some of them into the cache meanwhile.
+    name) before each kernel. With `processes` = 2 a child process compiles half of them into the cache meanwhile.
     Safe to call from several threads.
     """
     from .._numba import REGISTRY, compile_kernel, stamp
@@ -64,10 +64,9 @@ def warm_up(progress: bool | Callable[[int, int, str], None] = False, *, process
         todo = [(d, s) for d, s in REGISTRY if id(d) not in _DONE]
         for dispatcher, _ in todo:
             stamp(dispatcher)
-        if processes > 1:
-            _share(_in_order(d for d, s in todo if not _is_cached(d, s)), progress)
+        shared = processes > 1 and _share(_in_order(d for d, s in todo if not _is_cached(d, s)), progress)
         for done, (dispatcher, signature) in enumerate(todo):
-            if not dispatcher.overloads:
+            if not shared:
                 _report(progress, done, len(todo), dispatcher.__name__)
             compile_kernel(dispatcher, signature)
             _DONE.add(id(dispatcher))
@@ -76,14 +75,14 @@ def warm_up(progress: bool | Callable[[int, int, str], None] = False, *, process
         return time.perf_counter() - begin
 
 
-def _share(names: list[str], progress: bool | Callable[[int, int, str], None]) -> None:
+def _share(names: list[str], progress: bool | Callable[[int, int, str], None]) -> bool:
     """Compile these functions (see `_name`) in two processes, this one beginning at the end of the list.
 
     Both take one from their end for each ticket that they get out of a pipe, so they meet wherever they have got to.
-    What a child that dies leaves undone is compiled by the caller.
+    What a child that dies leaves undone is compiled by the caller. False: they are too few.
     """
     if len(names) < SHARED_FROM:
-        return
+        return False
     tickets, source = os.pipe()
     try:
         os.write(source, bytes(number % 256 for number in range(len(names))))
@@ -92,15 +91,16 @@ def _share(names: list[str], progress: bool | Callable[[int, int, str], None]) -
     code = f"from {__name__} import compile_shared; compile_shared()"
     arguments = [sys.executable, "-c", code, str(tickets), json.dumps(names)]
     try:
-        child = subprocess.Popen(
-            arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[tickets], cwd=os.getcwd()
-        )
-        for ticket in _compile_by_ticket(tickets, reversed(names)):
-            _report(progress, ticket[0], len(names), ticket[1])
+        nowhere = subprocess.DEVNULL
+        child = subprocess.Popen(arguments, stdout=nowhere, stderr=nowhere, pass_fds=[tickets])
+        for done, name in _compile_by_ticket(tickets, reversed(names)):
+            _report(progress, done, len(names), name)
     finally:
+        os.read(tickets, len(names))  # should this process be interrupted, the child finishes what it has begun
         os.close(tickets)
     _report(progress, len(names) - 1, len(names), "the last in another process")
     child.wait()
+    return True
 
 
 def compile_shared() -> None:
