@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from numba.core import compiler, types
+from numba.core.caching import IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
@@ -145,6 +146,7 @@ def kernel(signature: str) -> Callable[[F], F]:
     def declare(function: F) -> F:
         without = {"no_cfunc_wrapper": True, "pipeline_class": _Pipeline}
         dispatcher = numba.njit(cache=True, **without, **_OPTIONS)(function)
+        dispatcher._cache._cache_file = _StampedIndex(dispatcher)
         REGISTRY.append((dispatcher, signature))
         return dispatcher  # type: ignore[no-any-return]
 
@@ -201,13 +203,22 @@ def _remembering(resolve: Callable[..., Any]) -> Callable[..., Any]:
     return get_call_type
 
 
-def stamp(dispatcher: Any) -> None:
-    """Tell Numba's cache what this kernel is made of: its own code, and all that it calls and all numbers it names.
+class _StampedIndex(IndexDataCacheFile):  # type: ignore[misc]
+    """Tells Numba's cache what a kernel is made of: its own code, and all that it calls and all numbers it names.
 
     Numba's own stamp is the size and time of the function's file: a kernel made of helpers from other files would be
-    taken from the cache after those have changed, and compiled anew after each copy of the sources.
+    taken from the cache after those have changed, and compiled anew after each copy of the sources. The stamp is made
+    when it is first asked for, since what a kernel calls may be declared after it.
     """
-    dispatcher._cache._cache_file._source_stamp = _digest(dispatcher)
+
+    def __init__(self, dispatcher: Any) -> None:
+        self.__dict__.update(dispatcher._cache._cache_file.__dict__)
+        del self.__dict__["_source_stamp"]
+        self._dispatcher = dispatcher
+
+    @functools.cached_property
+    def _source_stamp(self) -> str:
+        return _digest(self._dispatcher)
 
 
 def _digest(dispatcher: Any) -> str:

@@ -54,7 +54,7 @@ def warm_up(progress: bool | Callable[[int, int, str], None] = False, *, process
     name) before each kernel. With `processes` = 2 a child process compiles half of them into the cache meanwhile.
     Safe to call from several threads.
     """
-    from .._numba import REGISTRY, compile_kernel, stamp
+    from .._numba import REGISTRY, compile_kernel
 
     if _DONE and len(_DONE) == len(REGISTRY):  # every grammar that is compiled asks
         return 0.0
@@ -62,8 +62,6 @@ def warm_up(progress: bool | Callable[[int, int, str], None] = False, *, process
         begin = time.perf_counter()
         _import_all()
         todo = [(d, s) for d, s in REGISTRY if id(d) not in _DONE]
-        for dispatcher, _ in todo:
-            stamp(dispatcher)
         shared = processes > 1 and _share(_in_order(d for d, s in todo if not _is_cached(d, s)), progress)
         for done, (dispatcher, signature) in enumerate(todo):
             if not shared:
@@ -113,7 +111,7 @@ def compile_shared() -> None:
 
 def _compile_by_ticket(tickets: int, names: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Before each compilation, how many have been begun by both processes, and its name."""
-    from .._numba import REGISTRY, compile_kernel, stamp
+    from .._numba import REGISTRY, compile_kernel
 
     for name in names:
         ticket = os.read(tickets, 1)
@@ -122,7 +120,6 @@ def _compile_by_ticket(tickets: int, names: Iterable[str]) -> Iterator[tuple[int
         yield ticket[0], name
         for dispatcher, signature in REGISTRY:
             if _name(dispatcher) == name:
-                stamp(dispatcher)
                 compile_kernel(dispatcher, signature)
 
 
