@@ -67,8 +67,10 @@ class Rows:
         self._batch = Batch(vocabulary, slots=slots, budget_us=budget_us, pool_masks=pool_masks)
         #: Units of fuel that `plan` and `settle` have in one step, and those that they have spent so far.
         self.budget = self._batch.fuel
-        self._plan_fuel = self._plan_left = self._batch.plan_fuel
         self.fuel = 0
+        self._plan_fuel = self._batch.plan_fuel
+        #: What the plans of this step have left of its fuel.
+        self.plan_left = self._plan_fuel
         self._sampler = Sampler(min(vocabulary.size, width), slots)
         self._parameters = SamplingParameters.build(slots, temperature=0.0)
         self._vocabulary_ends = tuple(vocabulary.eos or ())
@@ -101,6 +103,30 @@ class Rows:
             self._batch.remove(int(self._batch_slots[row]))
             self._batch_slots[row] = NO_SLOT
 
+    def share(self, plan_fuel: int, settle_fuel: int) -> None:
+        """Have so much fuel from here on, in a step, instead of what the budget gives."""
+        self._plan_fuel = self.plan_left = max(1, plan_fuel)
+        self._batch.settle_fuel = max(1, settle_fuel)
+
+    @property
+    def settle_fuel(self) -> int:
+        """Units of fuel that `settle` has to itself in a step."""
+        return self._batch.settle_fuel
+
+    def settle_more(self, fuel: int) -> None:
+        """Have so much more of it in this step, behind its last plan."""
+        self._batch.settler.fuel += fuel
+
+    def nothing(self, rows: int) -> npt.NDArray[np.int32]:
+        """Mask ids of rows that are not sampled, int32[rows]."""
+        return np.full(rows, _NOTHING, np.int32)
+
+    @property
+    def prefetch_counters(self) -> dict[str, int]:
+        """`Prefetcher.counters`; empty before the first forward pass with prefetch, or without."""
+        prefetcher = self._batch.prefetcher
+        return {} if prefetcher is None else prefetcher.counters
+
     def is_end(self, row: int, token: int) -> bool:
         """Whether `token` ends the row's answer."""
         return token in self._ends[row]
@@ -112,11 +138,11 @@ class Rows:
         """
         slots = np.where(decoding, self._batch_slots, NO_SLOT)
         before = self._spent()
-        self._batch.plan_fuel = self._plan_left if again else self._plan_fuel
+        self._batch.plan_fuel = self.plan_left if again else self._plan_fuel
         plan = self._batch.plan(slots)
         spent = self._spent() - before
         self.fuel += spent
-        self._plan_left = max(1, self._batch.plan_fuel - spent)
+        self.plan_left = max(1, self._batch.plan_fuel - spent)
         has_grammar = slots != NO_SLOT
         ready = decoding & (plan.status == READY)
         only_end = ready & has_grammar & (plan.mask_ids >> KIND_SHIFT == KIND_EMPTY)

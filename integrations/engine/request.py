@@ -58,6 +58,8 @@ class Request:
     #: Whose compiles go first, and whom this one counts for (`CompileService.submit`).
     priority: int = 0
     tenant: str = ""
+    #: Its class, where the engine has some (`Admission`): "structured", "untrusted"; None: by whether it has a grammar.
+    admission: str | None = None
     #: Called for every token as it is made. It runs on the step thread: keep it short.
     on_token: TokenCallback | None = None
 
