@@ -38,7 +38,7 @@ class Texts:
             handle.finish_reason = reason
         elif number in self._handles:
             self._reasons[number] = reason
-            self.output.end(number, reason)
+            self.output.end(number)
 
     def take(self) -> list[Handle]:
         """Take the texts that are complete. The requests of them that still have a slot, which a stop string ended."""

@@ -47,7 +47,7 @@ class TextOutput(ABC):
         """One more token; it is in the source already."""
 
     @abstractmethod
-    def end(self, number: int, reason: str) -> None:
+    def end(self, number: int) -> None:
         """No more tokens. The answer's `Final` comes later."""
 
     @abstractmethod
