@@ -162,7 +162,7 @@ class Engine:
 
     def text_of(self, answer: int) -> str:
         """`TextOutput.text_of` of a request's answer."""
-        return self._texts.output.text_of(answer)
+        return self._texts.text_of(answer)
 
     def _enqueue(self, handle: Handle) -> None:
         handle.request.check(self._model.vocabulary_size, self._max_length)
@@ -429,7 +429,7 @@ class Engine:
 
     def _take_texts(self) -> None:
         """Let go of the step's tokens, and end the requests whose text is complete."""
-        self._texts.output.flush()
+        self._texts.flush()
         for handle in self._texts.take():
             self._finish_running(handle, "stop")
 
