@@ -158,7 +158,7 @@ class Engine:
 
     def encode(self, text: str) -> Future[list[int]]:
         """A prompt's token ids, made where answers' texts are; a request may have the future as its `prompt_ids`."""
-        return self._texts.output.encode(text)
+        return self._texts.encode(text)
 
     def text_of(self, answer: int) -> str:
         """`TextOutput.text_of` of a request's answer."""

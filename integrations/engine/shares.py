@@ -121,7 +121,7 @@ class SharedRows:
         return self._whole(decoding)
 
     def _share(self) -> None:
-        """Give each lane that takes part its part of the step's fuel."""
+        """Give each lane that takes part its part of the step's fuel; one that begins within the step has none."""
         lanes: dict[str, int] = {}
         weights: dict[str, int] = {}
         for lane in self._active:
@@ -129,6 +129,9 @@ class SharedRows:
             lanes[name] = lanes.get(name, 0) + 1
             weights[name] = lane.belongs_to.weight
         total = sum(weights.values())
+        for lane in self.lanes:
+            if lane not in self._active:
+                lane.rows.share(1, 1)
         for lane in self._active:
             name = lane.belongs_to.name
             part = weights[name], total * lanes[name]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 from ..text.output import Final, TextOutput
 from .request import FinishReason, Handle
 
@@ -51,6 +53,11 @@ class Texts:
                 self.output.put(number, token, log_probability)
         self._made.clear()
         self.output.flush()
+
+    def encode(self, text: str) -> Future[list[int]]:
+        """`TextOutput.encode`."""
+        self.flush()
+        return self.output.encode(text)
 
     def text_of(self, number: int) -> str:
         """`TextOutput.text_of`, of everything that was made."""
