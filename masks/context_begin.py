@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import GUARDED, HAS_OPERATIONS
+from .few import begin_few, take_tokens
 from .layout import (
     B_JOB,
     B_JOB_CONFIGS,
@@ -14,7 +15,6 @@ from .layout import (
     B_JOB_STATE,
     B_JOB_TOTAL,
     B_JOB_UNDECIDED,
-    B_WORDS,
     COUNT_CONTEXTS,
     G_AUTOMATON,
     G_STAMP,
@@ -24,6 +24,7 @@ from .layout import (
     J_DEPTH,
     J_EVENT_COUNT,
     J_FAILED,
+    J_FEW,
     J_FOLLOW,
     J_GRAMMAR,
     J_KEY_COUNT,
@@ -56,9 +57,9 @@ from .layout import (
     TRIE,
 )
 from .leaving import children_bytes, note_asked, note_asked_any, note_calls, note_leaving
-from .machine import AT_FRAME_FOLLOW, flags_of, frame_of
+from .machine import AT_FRAME_FOLLOW, AT_STATE_LOOP, flags_of, frame_of
 from .memory import load_i32, load_i64, section, store_i64
-from .path import CONFIG_COST, add_tokens
+from .path import CONFIG_COST
 from .pool import count
 from .select import select_wide
 from .stays import local_step
@@ -90,8 +91,14 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
             # The state after one space is not wide, so few of the tokens that begin with one are alive: they are
             # walked in the trie, not one by one.
             after_space = local_step(automaton, state, 0x20, register)
-            if after_space >= 0 and flags_of(automaton, after_space) & (GUARDED | HAS_OPERATIONS) != 0:
-                after_space = -1
+            if after_space >= 0 and (
+                flags_of(automaton, after_space) & (GUARDED | HAS_OPERATIONS) != 0
+                or (
+                    load_i64(loop, L_CLASS) >= 0
+                    and load_i32(section(automaton, AT_STATE_LOOP), after_space) == load_i64(loop, L_CLASS)
+                )
+            ):
+                after_space = -1  # or it is wide, as its class has the space
     else:
         # Nothing but a space may come first; then the state is what it is after one space.
         wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, False)
@@ -118,6 +125,7 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
         accepted, left, more = select_wide(
             grammar, vocabulary, loop, next_bytes, selection, load_i64(batch, B_JOB_TOTAL), undecided
         )
+        store_i64(job, J_FEW, -1)
         work += more
         wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
         if wide:
@@ -164,9 +172,8 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, i
     """
     job = load_i64(batch, B_JOB)
     automaton = load_i64(grammar, G_AUTOMATON)
+    begin_few(batch)
     total = load_i64(batch, B_JOB_TOTAL)
-    for word in range(load_i64(batch, B_WORDS)):
-        store_i64(total, word, 0)
     follow = load_i64(job, J_FOLLOW)
     frame = frame_of(automaton, state)
     for word in range(4):
@@ -207,7 +214,7 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, i
             packed = load_i64(load_i64(vocabulary, V_NODE), node)
             a, b, c, d = children_bytes(vocabulary, packed)
             if inclusive:
-                add_tokens(vocabulary, node, packed, total)
+                take_tokens(batch, vocabulary, total, node, packed)
                 note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
             else:
                 note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)

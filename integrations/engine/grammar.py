@@ -15,10 +15,11 @@ import numpy.typing as npt
 
 from ...masks.arena import ACCEPTED
 from ...masks.batch import Batch
-from ...masks.layout import COUNT_VISITED, COUNT_WORK, LIMIT, READY
+from ...masks.errors import VocabularyError
+from ...masks.layout import COUNT_VISITED, COUNT_WORK, LIMIT, MAX_ENDS, READY
 from ...masks.outcome import Outcome
 from ...masks.sampling import Sampler, SampleResult, SamplingParameters
-from ...masks.tables import INDEX_BITS, KIND_EMPTY, KIND_SHIFT, KIND_SINGLE, EndSets
+from ...masks.tables import ALL_ENDS, INDEX_BITS, KIND_EMPTY, KIND_SHIFT, KIND_SINGLE, EndSets
 from ...masks.vocabulary import Vocabulary
 from .request import Request
 
@@ -39,8 +40,8 @@ class StepPlan:
     #: Rows whose grammar allows nothing but an end: bool.
     only_end: npt.NDArray[np.bool_]
     mask_ids: npt.NDArray[np.int32]
-    #: 1 where an end token may be sampled: uint8.
-    end_allowed: npt.NDArray[np.uint8]
+    #: Which of the row's end tokens may be sampled, as `Plan.end_allowed`: uint32.
+    end_allowed: npt.NDArray[np.uint32]
     #: Rows that cannot have a mask within the limits of stack graphs, now or later: bool.
     limit: npt.NDArray[np.bool_]
 
@@ -83,6 +84,8 @@ class Rows:
         """Take a request into an empty row. Raises what `Batch.add` raises; the row then stays empty."""
         vocabulary_ends = () if request.ignore_eos else self._vocabulary_ends
         ends = tuple(dict.fromkeys((*vocabulary_ends, *request.stop_token_ids)))
+        if len(ends) > MAX_ENDS:
+            raise VocabularyError(f"a request may have at most {MAX_ENDS} end tokens, not {len(ends)}")
         if request.grammar is not None:
             self._batch_slots[row] = self._batch.add(request.grammar, eos=ends, min_tokens=request.min_tokens)
         self._min_tokens[row] = request.min_tokens
@@ -147,10 +150,11 @@ class Rows:
         ready = decoding & (plan.status == READY)
         only_end = ready & has_grammar & (plan.mask_ids >> KIND_SHIFT == KIND_EMPTY)
         may_end = self._parameters.position >= self._min_tokens
-        end_allowed = np.where(has_grammar, plan.end_allowed, may_end) & ready
+        end_allowed = np.where(has_grammar, plan.end_allowed, np.where(may_end, np.uint32(ALL_ENDS), np.uint32(0)))
+        end_allowed[~ready] = 0
         limit = decoding & (plan.status == LIMIT)
         mask_ids = np.where(ready, plan.mask_ids, _NOTHING)
-        return StepPlan(decoding.copy(), plan.status, only_end, mask_ids, end_allowed.astype(np.uint8), limit)
+        return StepPlan(decoding.copy(), plan.status, only_end, mask_ids, end_allowed, limit)
 
     @contextmanager
     def prefetching(self) -> Iterator[None]:
