@@ -68,10 +68,8 @@ class Rows:
         self._batch = Batch(vocabulary, slots=slots, budget_us=budget_us, pool_masks=pool_masks)
         #: Units of fuel that `plan` and `settle` have in one step, and those that they have spent so far.
         self.budget = self._batch.fuel
+        self._plan_fuel = self._plan_left = self._batch.plan_fuel
         self.fuel = 0
-        self._plan_fuel = self._batch.plan_fuel
-        #: What the plans of this step have left of its fuel.
-        self.plan_left = self._plan_fuel
         self._sampler = Sampler(min(vocabulary.size, width), slots)
         self._parameters = SamplingParameters.build(slots, temperature=0.0)
         self._vocabulary_ends = tuple(vocabulary.eos or ())
@@ -106,9 +104,18 @@ class Rows:
             self._batch.remove(int(self._batch_slots[row]))
             self._batch_slots[row] = NO_SLOT
 
+    @property
+    def plan_left(self) -> int:
+        """What the plans of this step have left of its fuel."""
+        return self._plan_left
+
+    @plan_left.setter
+    def plan_left(self, fuel: int) -> None:
+        self._plan_left = fuel
+
     def share(self, plan_fuel: int, settle_fuel: int) -> None:
         """Have so much fuel from here on, in a step, instead of what the budget gives."""
-        self._plan_fuel = self.plan_left = max(1, plan_fuel)
+        self._plan_fuel = self._plan_left = max(1, plan_fuel)
         self._batch.settle_fuel = max(1, settle_fuel)
 
     @property
@@ -141,11 +148,11 @@ class Rows:
         """
         slots = np.where(decoding, self._batch_slots, NO_SLOT)
         before = self._spent()
-        self._batch.plan_fuel = self.plan_left if again else self._plan_fuel
+        self._batch.plan_fuel = self._plan_left if again else self._plan_fuel
         plan = self._batch.plan(slots)
         spent = self._spent() - before
         self.fuel += spent
-        self.plan_left = max(1, self._batch.plan_fuel - spent)
+        self._plan_left = max(1, self._batch.plan_fuel - spent)
         has_grammar = slots != NO_SLOT
         ready = decoding & (plan.status == READY)
         only_end = ready & has_grammar & (plan.mask_ids >> KIND_SHIFT == KIND_EMPTY)
