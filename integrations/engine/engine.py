@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ...masks.arena import REFUSED, TOO_DEEP
+from ...masks.arena import ACCEPTED, TOO_DEEP
 from ...masks.errors import StackLimitError
 from ..text.in_process import InProcessText
 from ..text.output import TextOutput
@@ -330,12 +330,11 @@ class Engine:
             answers = self._rows.take(tokens)
             self._clock.mark("advance")
             # A token that there is no room for changes nothing: the row is sampled, and ends then.
-            is_too_deep = answers[rows] == TOO_DEEP
-            for row in rows[~is_too_deep].tolist():
-                self._deliver(row, int(tokens[row]), 0.0, int(answers[row]))
+            for row in rows[answers[rows] == ACCEPTED].tolist():
+                self._deliver(row, int(tokens[row]), 0.0, ACCEPTED)
                 count += 1
             plan = self._plan(self._decoding)
-            if is_too_deep.any():
+            if (answers[rows] != ACCEPTED).any():
                 break
         return plan, count
 
@@ -371,7 +370,7 @@ class Engine:
             self._finish(row, "error", NoLegalToken(f"no legal token after {made} tokens"))
         elif answer == TOO_DEEP:
             self._finish(row, "error", StackLimitError(f"nested deeper than there is room for after {made} tokens"))
-        elif answer == REFUSED:
+        elif answer != ACCEPTED:
             self._finish(row, "error", TokenRefused(f"token {token} was refused after {made} tokens"))
         elif self._rows.is_end(row, token):
             self._finish(row, "stop")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...masks.arena import REFUSED, TOO_DEEP
+from ...masks.arena import ACCEPTED
 from ...masks.batch import Batch
 from ...masks.errors import VocabularyError
 from ...masks.layout import COUNT_VISITED, COUNT_WORK, LIMIT, MAX_ENDS, READY
@@ -217,7 +217,7 @@ class Rows:
         """Take tokens that were not sampled into the rows' grammars, int32[rows], -1: none; answers as `advance`."""
         taken = tokens >= 0
         answers = self._batch.advance(np.where(taken, self._batch_slots, NO_SLOT), tokens)
-        self._parameters.position += taken & (answers != REFUSED) & (answers != TOO_DEEP)
+        self._parameters.position += taken & (answers == ACCEPTED)
         return answers
 
     def _spent(self) -> int:
