@@ -129,7 +129,7 @@ class Batch:
         self._free = list(range(slots - 1, -1, -1))
         self._numbers = itertools.count(1)
         self._mask_ids = np.zeros(slots, np.int32)
-        self._end_allowed = np.zeros(slots, np.uint8)
+        self._end_allowed = np.zeros(slots, np.uint32)
         self._status = np.zeros(slots, np.uint8)
         self._accepted = np.zeros(slots, np.uint8)
         self.settler = Settler(slots)
@@ -488,7 +488,10 @@ class Batch:
         return int(_advance.flags_after(self._address, slot, int(self._block.arrays[B_POSITION][slot])))
 
     def end_sets(self, slots: npt.NDArray[np.int32]) -> EndSets:
-        """The end tokens of each row, for the sampler; unconstrained rows get the vocabulary's."""
+        """The end tokens of each row, for the sampler, in the order of `Plan.end_allowed`'s bits.
+
+        Unconstrained rows get the vocabulary's.
+        """
         default = self.vocabulary.eos or ()
         ends = [self._eos[s] if s >= 0 and self._of_slot[s] is not None else default for s in slots.tolist()]
         start = np.zeros(len(ends) + 1, np.int32)

@@ -70,6 +70,7 @@ from .machine import (
 )
 from .memory import call_kernel, load_i32, load_i64, load_u8, shift_right, store_i32, store_i64, store_u8
 from .pool import count, expand_mask, find_entry, intern_mask, make_room, resolve
+from .tables import ALL_ENDS
 from .trie import V_MAX_BYTES
 from .walk import begin_job
 
@@ -183,7 +184,7 @@ def _row_at_start(batch, slot, position):  # type: ignore[no-untyped-def]
 
 @helper
 def _plan_row(batch, slot, fuel):  # type: ignore[no-untyped-def]
-    """(mask id, -1 where it is not known yet, -2 past a limit; end allowed; fuel left) of a slot."""
+    """(mask id, -1 where it is not known yet, -2 past a limit; bits of legal end tokens; fuel left) of a slot."""
     grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
     position = load_i64(load_i64(batch, B_POSITION), slot)
     config = config_at(batch, slot, position)
@@ -195,14 +196,14 @@ def _plan_row(batch, slot, fuel):  # type: ignore[no-untyped-def]
         mask_id, fuel = mask_of_graph(batch, grammar, slot, config, at_start, fuel)
     else:
         mask_id, fuel = mask_of(batch, grammar, config, at_start, fuel)
-    end = 0
+    ends = 0
     if flags & COMPLETE and (
         position >= load_i64(load_i64(batch, B_MIN_TOKENS), slot) or mask_id == KIND_EMPTY << KIND_SHIFT
     ):
-        end = 1
-    elif mask_id >= 0 and named_end(batch, grammar, config, slot):
-        end = 1
-    return mask_id, end, fuel
+        ends = ALL_ENDS
+    elif mask_id >= 0:
+        ends = _named_ends(batch, grammar, config, slot)
+    return mask_id, ends, fuel
 
 
 @helper
@@ -215,7 +216,7 @@ def is_end(batch, slot, token):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _names(batch, grammar, slot, config, token):  # type: ignore[no-untyped-def]
+def names(batch, grammar, slot, config, token):  # type: ignore[no-untyped-def]
     """Does the grammar itself name `token` as what may come next?"""
     automaton = load_i64(grammar, G_AUTOMATON)
     if load_i64(automaton, H_FLAGS) & TOKENS == 0:
@@ -228,13 +229,14 @@ def _names(batch, grammar, slot, config, token):  # type: ignore[no-untyped-def]
 
 
 @helper
-def named_end(batch, grammar, config, slot):  # type: ignore[no-untyped-def]
-    """Does the grammar itself name an end token of the slot here?"""
+def _named_ends(batch, grammar, config, slot):  # type: ignore[no-untyped-def]
+    """Which of the slot's end tokens the grammar itself names here: bit i for the i-th."""
+    bits = 0
     ends = load_i64(batch, B_ENDS) + 4 * MAX_ENDS * slot
     for i in range(load_i32(load_i64(batch, B_END_COUNT), slot)):
-        if _names(batch, grammar, slot, config, load_i32(ends, i)):
-            return True
-    return False
+        if names(batch, grammar, slot, config, load_i32(ends, i)):
+            bits |= 1 << i
+    return bits
 
 
 @helper
@@ -262,10 +264,10 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
     """Masks of `rows` rows.
 
     `slots`: address of int32[rows], a negative slot is an unconstrained row. Written: `mask_ids`
-    (int32[rows]), `end_allowed` (uint8[rows]), `status` (uint8[rows]: READY, PENDING or LIMIT). Cold masks are
-    computed while `fuel` lasts, an unfinished one first, then those of the rows that have waited longest; at least one
-    unit of work is always done. So a row is PENDING in at most as many plans as the masks that were waited for before
-    its own take, rounded up, and one more.
+    (int32[rows]), `end_allowed` (uint32[rows]: bit i for the slot's i-th end token), `status` (uint8[rows]: READY,
+    PENDING or LIMIT). Cold masks are computed while `fuel` lasts, an unfinished one first, then those of the rows that
+    have waited longest; at least one unit of work is always done. So a row is PENDING in at most as many plans as the
+    masks that were waited for before its own take, rounded up, and one more.
     Returns the fuel left, or -1 where a slot is not in use.
     """
     make_room(batch, rows)
@@ -303,20 +305,20 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
                     return -1
                 if slot < 0:
                     store_i32(mask_ids, row, -1)
-                    store_u8(end_allowed, row, 1)
+                    store_i32(end_allowed, row, ALL_ENDS)
                     store_u8(status, row, READY)
                     cold -= 1
                     continue
             elif fuel <= 0 or load_u8(status, row) != PENDING:
                 continue
             before = _work_on_masks(batch)
-            mask_id, end, left = _plan_row(batch, slot, 0 if turn == 0 else fuel)
+            mask_id, ends, left = _plan_row(batch, slot, 0 if turn == 0 else fuel)
             # What a row costs that must wait for another's mask is not charged: the fuel would never reach that one.
             if turn > 0 and (mask_id != -1 or _work_on_masks(batch) != before):
                 fuel = left
             if mask_id != -1:
                 store_i32(mask_ids, row, mask_id if mask_id >= 0 else KIND_EMPTY << KIND_SHIFT)
-                store_u8(end_allowed, row, end)
+                store_i32(end_allowed, row, ends)
                 store_u8(status, row, READY if mask_id >= 0 else LIMIT)
                 store_i64(waiting, slot, 0)
                 cold -= 1
@@ -325,29 +327,19 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
     for row in range(rows):
         if load_u8(status, row) == PENDING:
             store_i32(mask_ids, row, KIND_EMPTY << KIND_SHIFT)
-            store_u8(end_allowed, row, 0)
+            store_i32(end_allowed, row, 0)
     count(batch, COUNT_PENDING, cold)
     return max(fuel, 0)
 
 
 @kernel("void(int64, int64, int64, int64, int64)")
-def write_mask(batch, slot, mask_id, end, words):  # type: ignore[no-untyped-def]
+def write_mask(batch, slot, mask_id, end_allowed, words):  # type: ignore[no-untyped-def]
     """Write the slot's whole mask, given what `plan_rows` found for it, to `words` (int64[B_WORDS])."""
     for word in range(load_i64(batch, B_WORDS)):
         store_i64(words, word, 0)
     expand_mask(batch, mask_id, words)
     ends = load_i64(batch, B_ENDS) + 4 * MAX_ENDS * slot
-    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
-    config = current_config(batch, slot)
-    position = load_i64(load_i64(batch, B_POSITION), slot)
     for i in range(load_i32(load_i64(batch, B_END_COUNT), slot)):
         token = load_i32(ends, i)
-        bit = 1 << (token & 63)
-        bits = load_i64(words, token >> 6) & ~bit
-        if _names(batch, grammar, slot, config, token) or (
-            end
-            and load_i64(config, CONFIG_FLAGS) & COMPLETE
-            and (position >= load_i64(load_i64(batch, B_MIN_TOKENS), slot) or mask_id == KIND_EMPTY << KIND_SHIFT)
-        ):
-            bits |= bit
-        store_i64(words, token >> 6, bits)
+        bits = load_i64(words, token >> 6) & ~(1 << (token & 63))
+        store_i64(words, token >> 6, bits | ((end_allowed >> i) & 1) << (token & 63))
