@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import GUARDED, HAS_OPERATIONS
+from .fuel import count
 from .layout import (
     B_JOB,
     B_JOB_CONFIGS,
-    B_JOB_LIST,
-    B_JOB_RANKS,
     B_JOB_REGISTER,
     B_JOB_SELECTION,
     B_JOB_STATE,
@@ -16,8 +15,10 @@ from .layout import (
     B_JOB_UNDECIDED,
     B_WORDS,
     COUNT_CONTEXTS,
+    FIND,
     G_AUTOMATON,
     G_STAMP,
+    J_ACCEPTED,
     J_ADDED,
     J_AFTER_SPACE,
     J_CURSOR,
@@ -29,14 +30,18 @@ from .layout import (
     J_KEY_COUNT,
     J_KEY_HIGH,
     J_KEY_LOW,
+    J_LEFT,
     J_LIST,
     J_LIST_AT,
     J_LIST_LENGTH,
     J_LOOP,
+    J_MEMO,
     J_PATH_LENGTH,
     J_PATH_RANK,
     J_REGISTER,
     J_ROOM,
+    J_ROWS,
+    J_SORTING,
     J_STAGE,
     J_STAMP,
     J_VOCABULARY,
@@ -49,42 +54,44 @@ from .layout import (
     L_STAY,
     LISTS,
     LOOP_WORDS,
-    MAX_UNDECIDED,
+    MEMO_UNFINISHED,
     NEXT_HEAD,
     NO_LIMIT,
     RANKS,
+    SELECT,
     TRIE,
 )
 from .leaving import children_bytes, note_asked, note_asked_any, note_calls, note_leaving
 from .machine import AT_FRAME_FOLLOW, flags_of, frame_of
 from .memory import load_i32, load_i64, section, store_i64
 from .path import CONFIG_COST, add_tokens
-from .pool import count
-from .select import select_wide
+from .select import begin_selection, select_some
 from .stays import local_step
-from .trie import V_MAX_LENGTH, V_NODE, V_NODE_PARENT, V_RANK_WORDS, V_ROOT
-from .undecided import fill_stay, sort_undecided
-from .wide import add_state_bytes, find_loop, find_loops
+from .trie import V_MAX_LENGTH, V_NODE, V_NODE_PARENT, V_ROOT
+from .undecided import fill_stay
+from .wide import add_state_bytes, begin_finding, find_loop, find_loops, loop_work, take_up
 
 
 @helper
 def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyped-def]
-    """Prepare the walk of the whole vocabulary, or of what follows one space: RANKS if the state is wide, else TRIE.
+    """Prepare the walk of the whole vocabulary, or of what follows one space: SELECT if the state is wide, else TRIE.
+
+    FIND where finding that out is interrupted: this is called again then.
 
     Returns the work done.
     """
     job = load_i64(batch, B_JOB)
-    loop, follow = load_i64(job, J_LOOP), load_i64(job, J_FOLLOW)
+    loop, follow, memo = load_i64(job, J_LOOP), load_i64(job, J_FOLLOW), load_i64(job, J_MEMO)
     skipped = load_i64(job, J_DEPTH)
     state = load_i64(load_i64(batch, B_JOB_STATE), skipped)
     register = load_i64(load_i64(batch, B_JOB_REGISTER), skipped)
     work = CONFIG_COST
     own = loop + 8 * LOOP_WORDS * skipped
-    after_space, cursor = -1, 0
+    after_space = -1
     for part in range(2):
         store_i64(loop + 8 * LOOP_WORDS * part, L_ASKED, 0)
     if skipped == 0:
-        wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop)
+        wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop, memo)
         apart = load_i64(loop, L_AFTER) == 0 or (load_i64(loop, LOOP_WORDS + L_FIRST) >> 0x20) & 1 == 0
         if wide and apart and (load_i64(loop, L_STAY) >> 0x20) & 1 == 0:
             # The state after one space is not wide, so few of the tokens that begin with one are alive: they are
@@ -94,7 +101,8 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
                 after_space = -1
     else:
         # Nothing but a space may come first; then the state is what it is after one space.
-        wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, False)
+        take_up(memo)
+        wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, False, memo)
         for word in range(LOOP_WORDS):
             store_i64(loop, word, 0)
         store_i64(loop, L_CLASS, -1)
@@ -103,7 +111,12 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
         store_i64(own, L_FIRST + 1, 0)
         store_i64(own, L_FIRST_TEXT, 0)
         store_i64(loop, L_AFTER, 1)
+    work += loop_work(loop)
+    if load_i64(memo, MEMO_UNFINISHED) != 0:
+        store_i64(job, J_STAGE, FIND)
+        return work
     if wide:
+        begun = work
         next_bytes = load_i64(batch, B_JOB_CONFIGS)
         for word in range(4):
             store_i64(next_bytes, word, 0)
@@ -113,46 +126,67 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
             add_state_bytes(grammar, automaton, state, register, next_bytes)
             if after_space >= 0:
                 store_i64(next_bytes, 0, load_i64(next_bytes, 0) & ~(1 << 0x20))
-        undecided = load_i64(batch, B_JOB_UNDECIDED)
-        selection = load_i64(batch, B_JOB_SELECTION)
-        accepted, left, more = select_wide(
-            grammar, vocabulary, loop, next_bytes, selection, load_i64(batch, B_JOB_TOTAL), undecided
-        )
-        work += more
-        wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
-        if wide:
-            asked = load_i64(loop, L_ASKED) | load_i64(loop + 8 * LOOP_WORDS, L_ASKED)
-            if asked & 1 != 0:
-                note_asked_any(batch)
-            if asked & 2 != 0:
-                note_asked(batch)
-            after = load_i64(loop, L_AFTER) != 0 and load_i64(loop, LOOP_WORDS + L_LIMIT) != NO_LIMIT
-            if after or load_i64(loop, L_LIMIT) != NO_LIMIT:
-                # A counter: which tokens are short enough depends on its room as far as the longest.
-                store_i64(job, J_ROOM, load_i64(vocabulary, V_MAX_LENGTH))
-            if skipped:
-                for word in range(LOOP_WORDS):
-                    store_i64(loop, word, load_i64(own, word))
-            if left == 0:
-                cursor = load_i64(vocabulary, V_RANK_WORDS)
-            else:
-                fill_stay(loop, selection)
-                sort_undecided(
-                    vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS)
-                )
-            work += left
-    store_i64(job, J_AFTER_SPACE, after_space if wide else -1)
-    store_i64(job, J_CURSOR, cursor)
+        work += begin_selection(
+            grammar, vocabulary, loop, next_bytes,
+            load_i64(batch, B_JOB_SELECTION), load_i64(batch, B_JOB_TOTAL), load_i64(batch, B_JOB_UNDECIDED),
+        )  # fmt: skip
+        store_i64(job, J_ROWS, work - begun)
+        store_i64(job, J_ACCEPTED, 0)
+        store_i64(job, J_LEFT, 0)
+        store_i64(job, J_SORTING, 0)
+        store_i64(job, J_CURSOR, 0)
+        store_i64(job, J_AFTER_SPACE, after_space)
+        store_i64(job, J_STAGE, SELECT)
+    else:
+        _begin_narrow(batch, state, register)
+    return work
+
+
+@helper
+def _begin_narrow(batch, state, register):  # type: ignore[no-untyped-def]
+    """All is walked in the trie, from this state."""
+    job = load_i64(batch, B_JOB)
+    store_i64(job, J_AFTER_SPACE, -1)
+    store_i64(job, J_CURSOR, 0)
     store_i64(job, J_PATH_RANK, -1)
-    store_i64(job, J_PATH_LENGTH, skipped if wide else -1)
-    if wide:
-        store_i64(job, J_STAGE, RANKS)
-    elif skipped == 0:
+    store_i64(job, J_PATH_LENGTH, -1)
+    if load_i64(job, J_DEPTH) == 0:
         store_i64(job, J_STAGE, TRIE)
     else:
         store_i64(load_i64(batch, B_JOB_STATE), 0, state)
         store_i64(load_i64(batch, B_JOB_REGISTER), 0, register)
         store_i64(job, J_STAGE, LISTS)
+
+
+@helper
+def select_whole(batch, vocabulary):  # type: ignore[no-untyped-def]
+    """Go on choosing the tokens that must be walked one by one: the job goes on from SELECT. Returns the work done."""
+    job = load_i64(batch, B_JOB)
+    loop = load_i64(job, J_LOOP)
+    skipped = load_i64(job, J_DEPTH)
+    work, answer = select_some(batch, vocabulary, load_i64(batch, B_JOB_CONFIGS))
+    if answer == 0:
+        return work
+    if answer < 0:
+        states, registers = load_i64(batch, B_JOB_STATE), load_i64(batch, B_JOB_REGISTER)
+        _begin_narrow(batch, load_i64(states, skipped), load_i64(registers, skipped))
+        return work
+    asked = load_i64(loop, L_ASKED) | load_i64(loop + 8 * LOOP_WORDS, L_ASKED)
+    if asked & 1 != 0:
+        note_asked_any(batch)
+    if asked & 2 != 0:
+        note_asked(batch)
+    after = load_i64(loop, L_AFTER) != 0 and load_i64(loop + 8 * LOOP_WORDS, L_LIMIT) != NO_LIMIT
+    if after or load_i64(loop, L_LIMIT) != NO_LIMIT:
+        # A counter: which tokens are short enough depends on its room as far as the longest.
+        store_i64(job, J_ROOM, load_i64(vocabulary, V_MAX_LENGTH))
+    if skipped:
+        for word in range(LOOP_WORDS):
+            store_i64(loop, word, load_i64(loop + 8 * LOOP_WORDS, word))
+    fill_stay(loop, load_i64(batch, B_JOB_SELECTION))
+    store_i64(job, J_PATH_RANK, -1)
+    store_i64(job, J_PATH_LENGTH, skipped)
+    store_i64(job, J_STAGE, RANKS)
     return work
 
 
@@ -182,6 +216,7 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, i
             after_space = 1
     store_i64(load_i64(batch, B_JOB_STATE), after_space, state)
     store_i64(load_i64(batch, B_JOB_REGISTER), after_space, register)
+    begin_finding(load_i64(job, J_MEMO))
     store_i64(job, J_STAGE, NEXT_HEAD)
     store_i64(job, J_KEY_LOW, low)
     store_i64(job, J_KEY_HIGH, high)

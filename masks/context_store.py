@@ -5,6 +5,8 @@ from __future__ import annotations
 from .._numba import helper
 from .context_begin import begin_context
 from .context_walk import FAILED
+from .fuel import affords, count, fuel_left
+from .lanes import may_run
 from .layout import (
     B_DENSE_USED,
     B_EPOCH,
@@ -33,6 +35,7 @@ from .layout import (
     CONTEXT_STATE,
     CONTEXT_WORDS,
     COUNT_MISSES,
+    COUNT_WORK,
     G_AUTOMATON,
     G_CONTEXT_COUNT,
     G_CONTEXT_EPOCH,
@@ -55,8 +58,6 @@ from .layout import (
     J_ADDED,
     J_EVENT_COUNT,
     J_KEY_COUNT,
-    J_KEY_HIGH,
-    J_KEY_LOW,
     J_REGISTER,
     J_ROOM,
     J_STAGE,
@@ -86,8 +87,11 @@ from .lazy import mix
 from .leaving import RETURNS
 from .machine import FAR, counter_distances
 from .memory import call_kernel, load_i32, load_i64, shift_right, store_i32, store_i64
-from .pool import count, intern_mask, new_epoch, resolve
+from .pool import intern_mask, mask_cost, new_epoch, resolve
 from .trie import V_MAX_BYTES
+
+#: What the walk of a context has found leaving its frame, that is sorted into lists in the time of one byte edge.
+EVENTS_A_UNIT = 4
 
 #: Instead of a context's number: the mask cannot be known now, or a limit of the stack graph was passed, or contexts
 #: were forgotten meanwhile, or contexts do not suffice.
@@ -116,9 +120,10 @@ def _find_context(grammar, key, below, above):  # type: ignore[no-untyped-def]
     table, contexts = load_i64(grammar, G_CONTEXT_TABLE), load_i64(grammar, G_CONTEXTS)
     place = shift_right(mix(mix(key, below), above), 1) & (2 * MAX_CONTEXTS - 1)
     while True:
-        number = load_i32(table, place) - 1
-        if number < 0:
+        number = load_i64(table, place)
+        if number >> 32 != load_i64(grammar, G_CONTEXT_EPOCH):
             return -1 - place
+        number &= 0xFFFFFFFF
         context = contexts + 8 * CONTEXT_WORDS * number
         if (
             load_i64(context, CONTEXT_STATE) == key
@@ -177,7 +182,7 @@ def _new_context(batch, grammar, vocabulary, key, below, above):  # type: ignore
         place = -1 - number
         number = load_i64(grammar, G_CONTEXT_COUNT)
         store_i64(grammar, G_CONTEXT_COUNT, number + 1)
-        store_i32(load_i64(grammar, G_CONTEXT_TABLE), place, number + 1)
+        store_i64(load_i64(grammar, G_CONTEXT_TABLE), place, (load_i64(grammar, G_CONTEXT_EPOCH) << 32) | number)
     context = load_i64(grammar, G_CONTEXTS) + 8 * CONTEXT_WORDS * number
     store_i64(context, CONTEXT_STATE, key)
     store_i64(context, CONTEXT_BELOW, own_below)
@@ -188,12 +193,7 @@ def _new_context(batch, grammar, vocabulary, key, below, above):  # type: ignore
 
 @helper
 def _forget_contexts(grammar):  # type: ignore[no-untyped-def]
-    table = load_i64(grammar, G_CONTEXT_TABLE)
-    for place in range(2 * MAX_CONTEXTS):
-        store_i32(table, place, 0)
-    table = load_i64(grammar, G_LIST_TABLE)
-    for place in range(2 * MAX_LISTS):
-        store_i32(table, place, 0)
+    # Entries of the tables name their epoch, so nothing has to be cleared within a step.
     for field in (G_CONTEXT_COUNT, G_LIST_COUNT, G_ITEM_COUNT, G_LIST_NODES_USED):
         store_i64(grammar, field, 0)
     store_i64(grammar, G_CONTEXT_EPOCH, load_i64(grammar, G_CONTEXT_EPOCH) + 1)
@@ -212,8 +212,9 @@ def _intern_list(grammar, length):  # type: ignore[no-untyped-def]
         high ^= shift_right(high, 29)
     table, lists = load_i64(grammar, G_LIST_TABLE), load_i64(grammar, G_LISTS)
     place = shift_right(low, 1) & (2 * MAX_LISTS - 1)
-    number = load_i32(table, place) - 1
-    while number >= 0:
+    epoch = load_i64(grammar, G_CONTEXT_EPOCH)
+    while load_i64(table, place) >> 32 == epoch:
+        number = load_i64(table, place) & 0xFFFFFFFF
         entry = lists + 8 * LIST_WORDS * number
         if (
             load_i64(entry, LIST_LOW) == low
@@ -222,10 +223,9 @@ def _intern_list(grammar, length):  # type: ignore[no-untyped-def]
         ):
             return number
         place = (place + 1) & (2 * MAX_LISTS - 1)
-        number = load_i32(table, place) - 1
     number = load_i64(grammar, G_LIST_COUNT)
     store_i64(grammar, G_LIST_COUNT, number + 1)
-    store_i32(table, place, number + 1)
+    store_i64(table, place, (epoch << 32) | number)
     entry = lists + 8 * LIST_WORDS * number
     store_i64(entry, LIST_BEGIN, used)
     store_i64(entry, LIST_LENGTH, length)
@@ -281,15 +281,19 @@ def _store_lists(batch, grammar, context):  # type: ignore[no-untyped-def]
 
 
 @helper
-def may_run(batch, low, high):  # type: ignore[no-untyped-def]
-    """Is the job idle, or this one?"""
-    job = load_i64(batch, B_JOB)
-    return load_i64(job, J_STAGE) == IDLE or (load_i64(job, J_KEY_LOW) == low and load_i64(job, J_KEY_HIGH) == high)
+def _has_room(grammar):  # type: ignore[no-untyped-def]
+    """Is there room for one more context, whatever it has?"""
+    return (
+        load_i64(grammar, G_CONTEXT_COUNT) < MAX_CONTEXTS
+        and load_i64(grammar, G_LIST_COUNT) + MAX_KEYS <= MAX_LISTS
+        and load_i64(grammar, G_ITEM_COUNT) + MAX_KEYS <= MAX_ITEMS
+        and load_i64(grammar, G_LIST_NODES_USED) + 2 * MAX_EVENTS <= MAX_LIST_NODES
+    )
 
 
 @helper
-def context_of(batch, grammar, vocabulary, state, register, list_number, fuel):  # type: ignore[no-untyped-def]
-    """(context number, or LATER, FORGOTTEN, BY_STACK; fuel left) of a state and list `list_number`, or WHOLE.
+def context_of(batch, grammar, vocabulary, state, register, list_number):  # type: ignore[no-untyped-def]
+    """The number of the context of a state and list `list_number`, or WHOLE; else LATER, FORGOTTEN or BY_STACK.
 
     A list with INCLUSIVE: the tokens that end at its nodes, too.
     """
@@ -302,28 +306,23 @@ def context_of(batch, grammar, vocabulary, state, register, list_number, fuel): 
         packed = load_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK)
         kind = (packed & 0x7FFFFFFF) >> KIND_SHIFT
         if packed >> 32 == load_i64(batch, B_EPOCH) or kind == KIND_SINGLE or kind == KIND_EMPTY:
-            return number, fuel
-    if not room_for_mask(batch):
-        return LATER, fuel
+            return number
+    if not room_for_mask(batch) or not affords(batch, mask_cost(batch)):
+        return LATER
     if number >= 0:
         context = contexts + 8 * CONTEXT_WORDS * number
         if resolve(batch, context, CONTEXT_MASK, load_i64(batch, B_SCRATCH)) >= 0:
-            return number, fuel
+            return number
     low = mix(mix(0x452821E638D01377, key), _with_vocabulary(batch, vocabulary, above))
     low = mix(mix(low, below), load_i64(grammar, G_NUMBER))
     high = (low ^ load_i64(grammar, G_CONTEXT_EPOCH)) * -0x2917014799A6026D
-    if fuel <= 0 or not may_run(batch, low, high):
-        return LATER, fuel
+    if not may_run(batch, low, high):
+        return LATER
     job = load_i64(batch, B_JOB)
     if load_i64(job, J_STAGE) == IDLE:
-        if (
-            load_i64(grammar, G_CONTEXT_COUNT) == MAX_CONTEXTS
-            or load_i64(grammar, G_LIST_COUNT) + MAX_KEYS > MAX_LISTS
-            or load_i64(grammar, G_ITEM_COUNT) + MAX_KEYS > MAX_ITEMS
-            or load_i64(grammar, G_LIST_NODES_USED) + 2 * MAX_EVENTS > MAX_LIST_NODES
-        ):
+        if not _has_room(grammar):
             _forget_contexts(grammar)
-            return FORGOTTEN, fuel
+            return FORGOTTEN
         listed, length = 0, 0
         if list_number != WHOLE:
             entry = load_i64(grammar, G_LISTS) + 8 * LIST_WORDS * (list_number & ~INCLUSIVE)
@@ -332,12 +331,16 @@ def context_of(batch, grammar, vocabulary, state, register, list_number, fuel): 
         count(batch, COUNT_MISSES, 1)
         inclusive = list_number != WHOLE and list_number & INCLUSIVE != 0
         begin_context(batch, grammar, vocabulary, state, register, listed, length, inclusive, low, high)
-    left = call_kernel(load_i64(batch, B_RUN_CONTEXT), batch, fuel)
+    left = call_kernel(load_i64(batch, B_RUN_CONTEXT), batch, fuel_left(batch))
     if left == FAILED:
-        return BY_STACK, fuel
+        return BY_STACK
     if left < 0:
-        return LATER, 0
+        return LATER
+    if not _has_room(grammar):  # the other lane has taken it
+        _forget_contexts(grammar)
+        return FORGOTTEN
+    count(batch, COUNT_WORK, load_i64(job, J_EVENT_COUNT) // EVENTS_A_UNIT)
     if number < 0:
         number = _new_context(batch, grammar, vocabulary, key, below, above)
     store_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK, intern_mask(batch, load_i64(batch, B_JOB_TOTAL)))
-    return number, left
+    return number

@@ -21,7 +21,8 @@ from ..grammar.automaton import (
     HAS_TOKENS,
     MEMBERS,
 )
-from .context_begin import begin_whole, space_node
+from .context_begin import begin_whole, select_whole, space_node
+from .fuel import count
 from .layout import (
     B_JOB,
     B_JOB_CHILDREN,
@@ -31,8 +32,8 @@ from .layout import (
     B_JOB_STATE,
     B_JOB_TOTAL,
     B_VOCABULARY,
-    B_WORDS,
     COUNT_WORK,
+    FIND,
     G_AUTOMATON,
     G_TOKEN_IDS,
     IDLE,
@@ -54,6 +55,7 @@ from .layout import (
     LISTS,
     NEXT_HEAD,
     RANKS,
+    SELECT,
     SPACE,
     TRIE,
 )
@@ -74,8 +76,8 @@ from .machine import (
 )
 from .members import asks
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
-from .path import TOKEN_COST, WORDS_OF_A_MASK, add_tokens, set_bit, step_fast
-from .pool import count
+from .path import TOKEN_COST, add_tokens, set_bit, step_fast
+from .pool import mask_cost
 from .trie import (
     RECORD_BYTES,
     RECORD_VALID,
@@ -345,16 +347,24 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
     listed = load_i64(job, J_LIST)
     store_i64(job, J_UNFINISHED, 0)
     if stage == NEXT_HEAD:
-        fuel -= load_i64(batch, B_WORDS) // WORDS_OF_A_MASK
+        fuel -= mask_cost(batch)
         store_i64(job, J_STAGE, LISTS if listed != 0 else TRIE)
         if listed == 0:
             _add_symbols(grammar, automaton, load_i64(load_i64(batch, B_JOB_STATE), 0), load_i64(batch, B_JOB_TOTAL))
         if (listed == 0 or load_i64(job, J_DEPTH) > 0) and vocabulary == load_i64(batch, B_VOCABULARY):
-            fuel -= begin_whole(batch, grammar, automaton, vocabulary)
+            store_i64(job, J_STAGE, FIND)
         elif load_i64(job, J_DEPTH) > 0:
             store_i64(load_i64(batch, B_JOB_STATE), 0, load_i64(load_i64(batch, B_JOB_STATE), 1))
             store_i64(load_i64(batch, B_JOB_REGISTER), 0, load_i64(load_i64(batch, B_JOB_REGISTER), 1))
         stage = load_i64(job, J_STAGE)
+    while (stage == FIND or stage == SELECT) and fuel > 0:
+        if stage == FIND:
+            fuel -= begin_whole(batch, grammar, automaton, vocabulary)
+        else:
+            fuel -= select_whole(batch, vocabulary)
+        stage = load_i64(job, J_STAGE)
+    if stage == FIND or stage == SELECT:
+        store_i64(job, J_UNFINISHED, 1)
     if stage == RANKS:
         fuel = _walk_undecided(batch, grammar, automaton, vocabulary, fuel)
         if load_i64(job, J_UNFINISHED) == 0 and load_i64(job, J_AFTER_SPACE) >= 0:
@@ -384,7 +394,7 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
             store_i64(job, J_AFTER_SPACE, space_node(vocabulary))
             store_i64(job, J_STAGE, LISTS)
             stage = LISTS
-    if stage != RANKS:
+    if stage == TRIE or stage == LISTS or stage == SPACE:
         # One place calls `_walk_children`: the whole trie is what is below its root.
         at = load_i64(job, J_LIST_AT)
         last = load_i64(job, J_LIST_LENGTH) if stage == LISTS else 1

@@ -17,6 +17,7 @@ from .layout import (
     G_AUTOMATON,
     G_BOUNDARY,
     G_CALL_STAMPS,
+    G_CONTEXT_EPOCH,
     G_CONTEXT_TABLE,
     G_CONTEXTS,
     G_FIELDS,
@@ -208,12 +209,13 @@ class Resident:
             block.set_array(G_LAZY_LOOP, loops)
         if automaton.flags & RECURSIVE:
             block.set_array(G_FRAME_STAMPS, np.zeros(len(automaton["frame_start"]), np.int64))
+            block.set_number(G_CONTEXT_EPOCH, 1)  # 0: what is in the untouched tables
             calls = len(automaton["call_frame"])
             contexts, context_table, lists, list_table, items, nodes, stamps = _untouched(
                 ((MAX_CONTEXTS, CONTEXT_WORDS), np.int64),
-                ((2 * MAX_CONTEXTS,), np.int32),
+                ((2 * MAX_CONTEXTS,), np.int64),
                 ((MAX_LISTS, LIST_WORDS), np.int64),
-                ((2 * MAX_LISTS,), np.int32),
+                ((2 * MAX_LISTS,), np.int64),
                 ((MAX_ITEMS, ITEM_WORDS), np.int64),
                 ((MAX_LIST_NODES,), np.int32),
                 ((1 + calls + len(automaton["operation_bit"]),), np.int64),
