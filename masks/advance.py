@@ -416,8 +416,8 @@ def advance_rows(batch, slots, rows, tokens, accepted, mode):  # type: ignore[no
     accepted[i] (uint8) is ACCEPTED, or REFUSED (also where the slot is free) or TOO_DEEP and nothing changed. Returns
     the number of those accepted. One kernel for several uses, because each would be compiled with a copy of the rest.
     `mode` ROWS: as above, within B_ADVANCE_FUEL, or WALK_FUEL if that is more; accepted[i] is UNFINISHED where that did
-    not suffice, and such rows come first the next time. DRAFT: all tokens one after the other in slots[0], up to the first
-    that is not accepted. ASK: nothing changes. RESUME: the slots that are in the middle of a token go on with it,
+    not suffice, and such rows come first the next time. DRAFT: all tokens one after the other in slots[0], up to the
+    first that is not accepted. ASK: nothing changes. RESUME: the slots that are in the middle of a token go on with it,
     within the fuel that the caller has given; `tokens` and `accepted` are not used.
     """
     store = load_i64(batch, B_SLOT_GRAMMAR)

@@ -376,8 +376,9 @@ NO_LIMIT = 1 << 40
     MEMO_TURN,  # 1 + turn in which the next set is being found, 0: it has not begun
     MEMO_STATE,  # state that comes next in that turn
     MEMO_CHANGED,  # whether the set has become smaller in this pass
+    MEMO_SPENT,  # byte edges that have been looked at
     MEMO_HEAD,
-) = range(8)
+) = range(9)
 MAX_SETS = 40  # that are asked for
 MEMO_ENTRY = MAX_LOOP_STATES + 5  # words of each: L_STAY, L_TEXT, L_ASKED, then L_STATES with their number
 MEMO_WORDS = MEMO_HEAD + MAX_SETS * MEMO_ENTRY

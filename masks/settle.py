@@ -234,14 +234,14 @@ def settle_rows(
 
     Candidates are looked up while `fuel` lasts; the first one has WALK_FUEL at least. A walk ends with the fuel, so
     that no more is used beyond it than one byte's, CHECK_COST and DECISION_COST. A row that it ends in forgets what it
-    knows: it looks the same up again, and is the first of the next call.
+    knows: it looks the same up again. The next call begins with the row after that one.
     `status` (uint8[rows], `plan_rows`'s) and `sampled` get what became of the PENDING ones. `known` uint8[rows,
     most]: what was found out of each candidate. With `everything` all are looked up, and none is settled.
     """
     store = load_i64(batch, B_SLOT_GRAMMAR)
     give_fuel(batch, max(fuel, 1))
-    begin, limit = work_done(batch), load_i64(batch, B_WORK_LIMIT)
-    store_i64(batch, B_WORK_LIMIT, max(limit, begin + WALK_FUEL))
+    begin, stop = work_done(batch), load_i64(batch, B_WORK_LIMIT)
+    store_i64(batch, B_WORK_LIMIT, max(stop, begin + WALK_FUEL))
     middle = load_i64(batch, B_ADVANCE_TOKEN)
     first = load_i64(batch, B_SETTLE_FROM)
     ended = -1
@@ -314,7 +314,7 @@ def settle_rows(
                 break
             known[row, looked] = _look_up(batch, grammar, slot, np.int64(tokens[row, looked]))
             count_up(batch, COUNT_WORK, CHECK_COST)
-            store_i64(batch, B_WORK_LIMIT, limit)
+            store_i64(batch, B_WORK_LIMIT, stop)
             looked += 1
             checks += 1
             fresh = True
@@ -327,13 +327,13 @@ def settle_rows(
         else:
             deferred += 1
     if ended >= 0:
-        store_i64(batch, B_SETTLE_FROM, ended)
+        store_i64(batch, B_SETTLE_FROM, ended + 1)
     count_up(batch, COUNT_SETTLED, work_done(batch) - begin)
     count_up(batch, COUNT_CHECKS, checks)
     count_up(batch, COUNT_READY, ready)
     count_up(batch, COUNT_VERIFIED, verified)
     count_up(batch, COUNT_DEFERRED, deferred)
-    return max(limit - work_done(batch), 0)
+    return max(stop - work_done(batch), 0)
 
 
 class Settler:

@@ -43,6 +43,7 @@ from .layout import (
     MEMO_ENTRY,
     MEMO_HEAD,
     MEMO_LEFT,
+    MEMO_SPENT,
     MEMO_STATE,
     MEMO_TURN,
     MEMO_UNFINISHED,
@@ -69,6 +70,7 @@ from .machine import (
 from .members import asks, goes_on_with_any
 from .memory import count_bits, load_i32, load_i64, load_u8, section, store_i64
 from .stays import after_byte, keep_both, local_step, text_stays
+from .trie import V_WORDS
 
 #: A set of fewer ASCII bytes is not worth the bitmaps: walking it is cheaper.
 MIN_WIDE_BYTES = 12
@@ -78,6 +80,8 @@ MAX_FIRST = 128
 EDGES_A_UNIT = 2
 #: Byte edges that are looked at before finding is interrupted, but for one state's.
 FOUND_AT_ONCE = 128
+#: Byte edges that are looked at in all, for each word of a mask: past that walking is the shorter way.
+MOST_EDGES_A_WORD = 32
 #: Nor is a class of which fewer tokens are made.
 MIN_CLASS_TOKENS = 2048
 
@@ -87,6 +91,7 @@ def begin_finding(memo):  # type: ignore[no-untyped-def]
     """Nothing is known of the sets that will be asked for."""
     store_i64(memo, MEMO_DONE, 0)
     store_i64(memo, MEMO_TURN, 0)
+    store_i64(memo, MEMO_SPENT, 0)
 
 
 @helper
@@ -195,7 +200,9 @@ def _stays(automaton, vocabulary, kinds, loop, register, only, follow, memo):  #
         if load_i64(loop, L_TEXT) != 0 and not text_stays(automaton, vocabulary, kinds, state, register, loop, only):
             store_i64(loop, L_TEXT, 0)
             changed = True
-        store_i64(memo, MEMO_LEFT, load_i64(memo, MEMO_LEFT) - load_i64(loop, L_WORK) + before)
+        looked = load_i64(loop, L_WORK) - before
+        store_i64(memo, MEMO_LEFT, load_i64(memo, MEMO_LEFT) - looked)
+        store_i64(memo, MEMO_SPENT, load_i64(memo, MEMO_SPENT) + looked)
     store_i64(memo, MEMO_STATE, 0)
     store_i64(memo, MEMO_CHANGED, 0)
     return True
@@ -237,7 +244,8 @@ def _try_states(automaton, vocabulary, kinds, loop, first, second, only, registe
     entry = memo + 8 * (MEMO_HEAD + MEMO_ENTRY * call)
     states = loop + 8 * L_STATES
     n = 2 if second >= 0 and second != first else 1
-    if load_i64(memo, MEMO_UNFINISHED) != 0 or call >= MAX_SETS:
+    spent = load_i64(memo, MEMO_SPENT) > MOST_EDGES_A_WORD * load_i64(vocabulary, V_WORDS)
+    if load_i64(memo, MEMO_UNFINISHED) != 0 or call >= MAX_SETS or (call >= load_i64(memo, MEMO_DONE) and spent):
         for word in range(3):
             store_i64(loop, L_STAY + word, 0)
         store_i64(states, 0, first)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ...masks.arena import ACCEPTED, TOO_DEEP
+from ...masks.arena import ACCEPTED, TOO_DEEP, UNFINISHED
 from ...masks.errors import StackLimitError
 from .collector import StepCollector
 from .compiling import Compiling
@@ -231,7 +231,7 @@ class Engine:
         elif answer == TOO_DEEP:
             made = len(handle.token_ids)
             self._finish(row, "error", StackLimitError(f"nested deeper than there is room for after {made} tokens"))
-        elif answer != ACCEPTED:
+        elif answer not in (ACCEPTED, UNFINISHED):
             self._finish(row, "error", TokenRefused(f"token {token} was refused after {len(handle.token_ids)} tokens"))
         elif self._rows.is_end(row, token):
             self._finish(row, "stop")

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...masks.batch import Batch
-from ...masks.layout import COUNT_VISITED, COUNT_WORK, LIMIT, READY
+from ...masks.layout import COUNT_WORK, LIMIT, READY
 from ...masks.outcome import Outcome
 from ...masks.sampling import Sampler, SampleResult, SamplingParameters
 from ...masks.tables import KIND_EMPTY, KIND_SHIFT, EndSets
@@ -64,7 +64,7 @@ class Rows:
         """`budget_us` and `pool_masks` are the `Batch`'s."""
         self._prefetch = prefetch
         self._batch = Batch(vocabulary, slots=slots, budget_us=budget_us, pool_masks=pool_masks)
-        #: Units of fuel that `plan` and `settle` have in one step, and those that they have spent so far.
+        #: Units of fuel that `plan`, `settle` and `advance` have in one step, and those that they have spent so far.
         self.budget = self._batch.fuel
         self._plan_fuel = self._plan_left = self._batch.plan_fuel
         self.fuel = 0
@@ -159,13 +159,14 @@ class Rows:
     def advance(self, plan: StepPlan, outcome: Outcome) -> npt.NDArray[np.uint8]:
         """Take each row's token into its grammar; uint8[rows] as `Batch.advance` (ACCEPTED without one)."""
         taken = plan.decoding & (outcome.tokens >= 0)
+        before = self._spent()
         answers = self._batch.advance(np.where(taken, self._batch_slots, NO_SLOT), outcome.tokens)
+        self.fuel += self._spent() - before
         self._parameters.position += taken
         return answers
 
     def _spent(self) -> int:
-        counters = self._batch.counter_values
-        return int(counters[COUNT_WORK] - counters[COUNT_VISITED])
+        return int(self._batch.counter_values[COUNT_WORK])
 
     def _write_end_sets(self) -> None:
         start = np.zeros(len(self._ends) + 1, np.int32)
