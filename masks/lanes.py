@@ -82,6 +82,12 @@ def row_of(batch, slot):  # type: ignore[no-untyped-def]
 
 
 @helper
+def _in_token(batch, slot):  # type: ignore[no-untyped-def]
+    """Is the slot in the middle of a token, so that its mask is another one?"""
+    return load_i32(load_i64(batch, B_ADVANCE_TOKEN), slot) >= 0
+
+
+@helper
 def _owner(batch, lane, status):  # type: ignore[no-untyped-def]
     """Row that the lane works for, if it still waits in the same place and may go on; else -1, and the lane is free."""
     lanes = load_i64(batch, B_LANES)
@@ -90,7 +96,7 @@ def _owner(batch, lane, status):  # type: ignore[no-untyped-def]
     if slot < 0 or load_i64(load_i64(batch, B_POSITION), slot) != load_i64(job, J_POSITION):
         return -1
     row = row_of(batch, slot)
-    if row < 0 or load_u8(status, row) != PENDING or is_blocked(batch, slot):
+    if row < 0 or load_u8(status, row) != PENDING or is_blocked(batch, slot) or _in_token(batch, slot):
         return -1
     most = load_i64(job, J_MOST)
     if most > 0:
@@ -125,7 +131,6 @@ def choose_row(batch, slots, rows, status, lane):  # type: ignore[no-untyped-def
     if lane == LANE_CHEAPEST:
         busy = load_i64(load_i64(lanes, LANE_FIELDS * LANE_OLDEST), J_SLOT)
     waiting, efforts = load_i64(batch, B_WAITING), load_i64(batch, B_EFFORT)
-    tokens = load_i64(batch, B_ADVANCE_TOKEN)
     now = load_i64(batch, B_PLANS) + 1
     best = 0.0
     chosen = -1
@@ -133,7 +138,7 @@ def choose_row(batch, slots, rows, status, lane):  # type: ignore[no-untyped-def
         if load_u8(status, row) != PENDING:
             continue
         slot = load_i32(slots, row)
-        if slot == busy or is_blocked(batch, slot) or load_i32(tokens, slot) >= 0:
+        if slot == busy or is_blocked(batch, slot) or _in_token(batch, slot):
             continue
         if lane == LANE_OLDEST:
             value = (now - load_i64(waiting, slot)) * _share(batch, slot)
