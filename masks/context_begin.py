@@ -27,6 +27,7 @@ from .layout import (
     J_FAILED,
     J_FOLLOW,
     J_GRAMMAR,
+    J_INCLUSIVE,
     J_KEY_COUNT,
     J_KEY_HIGH,
     J_KEY_LOW,
@@ -57,11 +58,12 @@ from .layout import (
     MEMO_UNFINISHED,
     NEXT_HEAD,
     NO_LIMIT,
+    NOTE,
     RANKS,
     SELECT,
     TRIE,
 )
-from .leaving import children_bytes, note_asked, note_asked_any, note_calls, note_leaving
+from .leaving import children_bytes, note_asked, note_asked_any, note_calls, note_leaving, noting_cost
 from .machine import AT_FRAME_FOLLOW, flags_of, frame_of
 from .memory import load_i32, load_i64, section, store_i64
 from .path import CONFIG_COST, add_tokens
@@ -70,6 +72,9 @@ from .stays import local_step
 from .trie import V_MAX_LENGTH, V_NODE, V_NODE_PARENT, V_ROOT
 from .undecided import fill_stay
 from .wide import add_state_bytes, begin_finding, find_loop, find_loops, loop_work, take_up
+
+#: Fuel that the nodes of a list take at a time, about.
+NOTED_FUEL = 256
 
 
 @helper
@@ -207,17 +212,11 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, i
         store_i64(follow, word, load_i64(section(automaton, AT_FRAME_FOLLOW), 4 * frame + word))
     stamp = load_i64(grammar, G_STAMP) + 1
     store_i64(grammar, G_STAMP, stamp)
-    # What follows one space is half of all tokens: not walked in the trie where the state is wide.
-    after_space = 0
-    for i in range(length):
-        node = load_i32(listed, i)
-        top = load_i32(load_i64(vocabulary, V_NODE_PARENT), node) < 0
-        if top and load_i64(load_i64(vocabulary, V_NODE), node) & 0xFF == 0x20:
-            after_space = 1
-    store_i64(load_i64(batch, B_JOB_STATE), after_space, state)
-    store_i64(load_i64(batch, B_JOB_REGISTER), after_space, register)
+    store_i64(load_i64(batch, B_JOB_STATE), 0, state)
+    store_i64(load_i64(batch, B_JOB_REGISTER), 0, register)
     begin_finding(load_i64(job, J_MEMO))
-    store_i64(job, J_STAGE, NEXT_HEAD)
+    store_i64(job, J_STAGE, NOTE if listed != 0 else NEXT_HEAD)
+    store_i64(job, J_INCLUSIVE, 1 if inclusive else 0)
     store_i64(job, J_KEY_LOW, low)
     store_i64(job, J_KEY_HIGH, high)
     store_i64(job, J_GRAMMAR, grammar)
@@ -226,7 +225,7 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, i
     store_i64(job, J_LIST_LENGTH, length)
     store_i64(job, J_LIST_AT, 0)
     store_i64(job, J_PATH_LENGTH, -1)
-    store_i64(job, J_DEPTH, after_space)
+    store_i64(job, J_DEPTH, 0)
     store_i64(job, J_STAMP, stamp)
     store_i64(job, J_EVENT_COUNT, 0)
     store_i64(job, J_KEY_COUNT, 0)
@@ -235,18 +234,46 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, i
     store_i64(job, J_REGISTER, register)
     store_i64(job, J_ADDED, 0)
     store_i64(job, J_ROOM, 0)
-    if listed != 0:
-        # Here calls may come first: on the same list, as a rule all of it.
-        for i in range(length):
-            node = load_i32(listed, i)
-            packed = load_i64(load_i64(vocabulary, V_NODE), node)
-            a, b, c, d = children_bytes(vocabulary, packed)
-            if inclusive:
-                add_tokens(vocabulary, node, packed, total)
-                note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
-            else:
-                note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
     count(batch, COUNT_CONTEXTS, 1)
+
+
+@helper
+def note_list(batch, grammar, vocabulary):  # type: ignore[no-untyped-def]
+    """Go on with what happens at the nodes of the job's list themselves, for about NOTED_FUEL. Returns the work done.
+
+    Calls may come first: on the same list, as a rule all of it. The stage is NEXT_HEAD when all are done.
+    """
+    job = load_i64(batch, B_JOB)
+    automaton = load_i64(grammar, G_AUTOMATON)
+    listed, length = load_i64(job, J_LIST), load_i64(job, J_LIST_LENGTH)
+    states, registers = load_i64(batch, B_JOB_STATE), load_i64(batch, B_JOB_REGISTER)
+    state, register = load_i64(states, 0), load_i64(registers, 0)
+    table, parents = load_i64(vocabulary, V_NODE), load_i64(vocabulary, V_NODE_PARENT)
+    inclusive = load_i64(job, J_INCLUSIVE) != 0
+    at = load_i64(job, J_LIST_AT)
+    work = 1
+    while at < length and work < NOTED_FUEL:
+        node = load_i32(listed, at)
+        at += 1
+        packed = load_i64(table, node)
+        # What follows one space is half of all tokens: not walked in the trie where the state is wide.
+        if packed & 0xFF == 0x20 and load_i32(parents, node) < 0:
+            store_i64(job, J_DEPTH, 1)
+        a, b, c, d = children_bytes(vocabulary, packed)
+        work += noting_cost(packed)
+        if inclusive:
+            add_tokens(vocabulary, node, packed, load_i64(batch, B_JOB_TOTAL))
+            note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
+        else:
+            note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
+    store_i64(job, J_LIST_AT, at)
+    if at == length:
+        store_i64(job, J_LIST_AT, 0)
+        store_i64(job, J_STAGE, NEXT_HEAD)
+        if load_i64(job, J_DEPTH) > 0:
+            store_i64(states, 1, state)
+            store_i64(registers, 1, register)
+    return work
 
 
 @helper

@@ -91,7 +91,7 @@ from .pool import intern_mask, mask_cost, new_epoch, resolve
 from .trie import V_MAX_BYTES
 
 #: What the walk of a context has found leaving its frame, that is sorted into lists in the time of one byte edge.
-EVENTS_A_UNIT = 4
+EVENTS_A_UNIT = 2
 
 #: Instead of a context's number: the mask cannot be known now, or a limit of the stack graph was passed, or contexts
 #: were forgotten meanwhile, or contexts do not suffice.
@@ -339,7 +339,8 @@ def context_of(batch, grammar, vocabulary, state, register, list_number):  # typ
     if not _has_room(grammar):  # the other lane has taken it
         _forget_contexts(grammar)
         return FORGOTTEN
-    count(batch, COUNT_WORK, load_i64(job, J_EVENT_COUNT) // EVENTS_A_UNIT)
+    # Its mask was cleared when it began, and is hashed and stored now.
+    count(batch, COUNT_WORK, 2 * mask_cost(batch) + load_i64(job, J_EVENT_COUNT) // EVENTS_A_UNIT)
     if number < 0:
         number = _new_context(batch, grammar, vocabulary, key, below, above)
     store_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK, intern_mask(batch, load_i64(batch, B_JOB_TOTAL)))

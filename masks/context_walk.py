@@ -21,7 +21,7 @@ from ..grammar.automaton import (
     HAS_TOKENS,
     MEMBERS,
 )
-from .context_begin import begin_whole, select_whole, space_node
+from .context_begin import begin_whole, note_list, select_whole, space_node
 from .fuel import count
 from .layout import (
     B_JOB,
@@ -54,12 +54,23 @@ from .layout import (
     L_SELF,
     LISTS,
     NEXT_HEAD,
+    NOTE,
     RANKS,
     SELECT,
     SPACE,
     TRIE,
 )
-from .leaving import ask, children_bytes, node_of, note_added, note_at, note_leaving, note_operations
+from .leaving import (
+    NOTE_COST,
+    ask,
+    children_bytes,
+    node_of,
+    note_added,
+    note_at,
+    note_leaving,
+    note_operations,
+    noting_cost,
+)
 from .machine import (
     AT_BYTE_CLASS,
     AT_DENSE,
@@ -188,7 +199,7 @@ def _walk_children(batch, grammar, automaton, vocabulary, packed, fuel):  # type
             if load_u8(flags, target) & HAS_OPERATIONS != 0:
                 # What the members that begin here do is a context of its own.
                 note_operations(batch, grammar, automaton, target, load_i64(registers, depth + 1), node)
-                fuel -= 4
+                fuel -= NOTE_COST
                 if only_operations(automaton, target):
                     continue
         add_tokens(vocabulary, node, packed, total)
@@ -197,7 +208,7 @@ def _walk_children(batch, grammar, automaton, vocabulary, packed, fuel):  # type
                 a, b, c, d = children_bytes(vocabulary, packed)
                 register = load_i64(registers, depth + 1)
                 note_leaving(batch, grammar, automaton, target, register, node, a, b, c, d)
-                fuel -= 4
+                fuel -= noting_cost(packed)
             store_i64(children, depth, child | (end << 32))
             depth += 1
             child = packed >> 32
@@ -281,7 +292,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
                 # The bytes of a run never follow the frame nor begin a call: no need to ask before it has ended.
                 if depth > skipped and load_u8(flags, load_i64(states, depth)) & (FINAL | HAS_CALLS) != 0:
                     note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
-                    fuel -= 4
+                    fuel -= NOTE_COST + length - depth
                 fuel -= 1
                 target = step_fast(
                     automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte
@@ -294,7 +305,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
                     if target >= 0 and load_u8(flags, target) & HAS_OPERATIONS != 0:
                         node = node_of(vocabulary, rank, length - depth - 1)
                         note_operations(batch, grammar, automaton, target, load_i64(registers, depth + 1), node)
-                        fuel -= 4
+                        fuel -= NOTE_COST + length - depth
                         if only_operations(automaton, target):
                             target = -1
                 if target < 0:
@@ -346,6 +357,9 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
     stage = load_i64(job, J_STAGE)
     listed = load_i64(job, J_LIST)
     store_i64(job, J_UNFINISHED, 0)
+    while stage == NOTE and fuel > 0:
+        fuel -= note_list(batch, grammar, vocabulary)
+        stage = load_i64(job, J_STAGE)
     if stage == NEXT_HEAD:
         fuel -= mask_cost(batch)
         store_i64(job, J_STAGE, LISTS if listed != 0 else TRIE)
@@ -363,7 +377,7 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
         else:
             fuel -= select_whole(batch, vocabulary)
         stage = load_i64(job, J_STAGE)
-    if stage == FIND or stage == SELECT:
+    if stage == NOTE or stage == FIND or stage == SELECT:
         store_i64(job, J_UNFINISHED, 1)
     if stage == RANKS:
         fuel = _walk_undecided(batch, grammar, automaton, vocabulary, fuel)

@@ -7,8 +7,8 @@ with that list. A pair whose context makes calls leads to the starts of the fram
 node of such a call is made here, one for each frame and list, so that left recursion is a node among its own
 continuations, as in `masks.graph`. Every return and every list reads at least a byte of the token, so this ends.
 
-Visiting is resumable: what was visited stays with the lane that works for the row, with cursors. Fuel: 1 for each pair,
-item and continuation, and one for `COMPARISONS` of those before it among which it is looked for.
+Visiting is resumable: what was visited stays with the lane that works for the row, with cursors. Fuel: VISIT_COST for
+each pair, item and continuation, and one for `COMPARISONS` of those before it among which it is looked for.
 
 Contexts are a cache: where they do not suffice the configuration itself is walked (`masks.stack_walk`).
 """
@@ -125,6 +125,8 @@ from .stack_walk import begin_stack_walk
 
 #: Pairs of which the key of a union is made in the time of one byte edge.
 PAIRS_OF_A_KEY = 8
+#: Fuel of one visit: its context is looked for in a table.
+VISIT_COST = 6
 #: A row whose contexts were forgotten more often than this while it was visited is walked on its own stack.
 MOST_TIMES = 4
 
@@ -132,8 +134,8 @@ MOST_TIMES = 4
 @helper
 def _charge(batch, others):  # type: ignore[no-untyped-def]
     """Count a visit of something that was looked for among so many others."""
-    count(batch, COUNT_WORK, 1 + others // COMPARISONS)
-    count(batch, COUNT_VISITED, 1 + others // COMPARISONS)
+    count(batch, COUNT_WORK, VISIT_COST + others // COMPARISONS)
+    count(batch, COUNT_VISITED, VISIT_COST + others // COMPARISONS)
 
 
 @helper

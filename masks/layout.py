@@ -345,10 +345,11 @@ VERIFIED, DEFERRED = 3, 4
     J_LEFT,  # SELECT: tokens undecided
     J_SORTING,  # SELECT: 1 where the undecided are being sorted
     J_MEMO,  # FIND: address of int64[MEMO_WORDS] what masks.wide has found so far
+    J_INCLUSIVE,  # NOTE: 1 where the tokens that end at the nodes of the list are walked as well
     JOB_WORDS,
-) = range(35)
+) = range(36)
 DIRECT = -1
-IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND = range(8)
+IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE = range(9)
 
 # What masks.wide finds out about a head (words at J_LOOP).
 L_STAY = 0  # 2 words: ASCII bytes on which it stays alive whatever the string

@@ -40,8 +40,8 @@ from .layout import (
 #: next one has on top.
 SETTLE_SHARE, ADVANCE_SHARE, ROWS_SHARE = 0.25, 0.125, 0.25
 
-#: Units that a phase may do beyond its fuel at once, besides a pass over a mask: what the bytes of a state, a position of
-#: a stack graph or one chunk of a table take (`docs/step_contract.md`).
+#: Units that a phase may do beyond its fuel at once, besides a pass over a mask: what the bytes of a state, a position
+#: of a stack graph or one chunk of a table take (`docs/step_contract.md`).
 PIECE_FUEL = 512
 
 #: Name in `Batch.counters` -> place of the number.

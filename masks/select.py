@@ -68,7 +68,7 @@ from .wide import MAX_FIRST
 #: Fuel that selecting and sorting tokens take at a time, about.
 SELECTION_FUEL = 256
 #: Words of the tables' rows that are read in the time of one byte edge (`bench/fuel.py`).
-SELECTION_READS = 32
+SELECTION_READS = 16
 #: Rows that are read and written besides those that tell tokens apart.
 SELECTION_ROWS = 12
 #: More rows of first bytes than this are not worth their memory traffic: for a set of dead ones.

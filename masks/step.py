@@ -199,6 +199,7 @@ def mask_of(batch, grammar, config, at_start):  # type: ignore[no-untyped-def]
         return -1
     packed = intern_mask(batch, load_i64(batch, B_JOB_TOTAL))
     store_i64(slots, state, packed)
+    count(batch, COUNT_WORK, mask_cost(batch))
     return packed & 0x7FFFFFFF
 
 
