@@ -35,7 +35,7 @@ from .machine import (
 from .memory import load_i32, load_i64, load_u8, section, store_i64
 from .trie import SAME_TOKENS, TOKEN_ENDS, V_NEXT_SAME, V_NODE_TOKEN
 
-CONFIG_COST = 16  # fuel of stepping a configuration, in byte edges
+CONFIG_COST = 8  # fuel of stepping a configuration, in byte edges
 #: Fuel of coming to an undecided token, besides its bytes: what is known of it lies far from the one before.
 TOKEN_COST = 3
 #: Words and edges of a lazy state set that are read in the time of one byte edge (`bench/fuel.py`).
