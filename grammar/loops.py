@@ -107,8 +107,9 @@ def spread_loops(
     """Set `loop` also at states that such a class leads to states like them, and never away: a greatest fixpoint.
 
     So are the states within the names of an object that may have others beside them: whatever a name begins with, all
-    characters but its end go on. For classes of all code points above U+007F. `asked`: whether in a frame of members
-    some name may be all that is left, which may not be allowed.
+    characters but its end go on. So are those of a pattern that is searched for in a text, whatever was read of it:
+    they loop on lesser classes by themselves, if at all. For classes of all code points above U+007F. `asked`: whether
+    in a frame of members some name may be all that is left, which may not be allowed.
     """
     flags, frame = arrays["state_flags"], arrays["state_frame"]
     free = (flags & (FINAL | HAS_CALLS | HAS_OPERATIONS) == 0) & ~asked & (arrays["frame_kind"][frame] != COUNTER)
@@ -121,7 +122,8 @@ def spread_loops(
         if not there.any() or subtract(((0x80, 0xD7FF), (0xE000, 0x10FFFF)), ranges):
             continue
         candidates = np.flatnonzero(free & there[frame]).astype(np.int32)
-        if not (loop[candidates] < 0).any():
+        lesser = (loop < 0) | (loop > index)  # classes come largest first
+        if not lesser[candidates].any():
             continue
         part = fragment(ranges)
         table = np.array(part.edges, np.int32).reshape(-1, 4)
@@ -129,7 +131,7 @@ def spread_loops(
         low, high, target = (np.ascontiguousarray(table[:, i]) for i in (1, 2, 3))
         arguments: Any = (*columns, n_classes, edge_start, low, high, target, candidates)
         alive = _staying(*arguments)
-        loop[alive.view(np.bool_) & (loop < 0)] = index
+        loop[alive.view(np.bool_) & lesser] = index
 
 
 @helper

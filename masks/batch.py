@@ -134,7 +134,7 @@ class Batch:
         self._free = list(range(slots - 1, -1, -1))
         self._numbers = itertools.count(1)
         self._mask_ids = np.zeros(slots, np.int32)
-        self._end_allowed = np.zeros(slots, np.uint8)
+        self._end_allowed = np.zeros(slots, np.uint32)
         self._status = np.zeros(slots, np.uint8)
         self._accepted = np.zeros(slots, np.uint8)
         self.settler = Settler(slots)
@@ -144,11 +144,14 @@ class Batch:
         text = np.packbits(vocabulary.is_text, bitorder="little")
         self.possible.view(np.uint8)[: len(text)] = text
         self._words = np.zeros(words, np.int64)
+        self._whole_mask = self._words.view(np.uint32)[: vocabulary.words]
         self._row = np.zeros(1, np.int32)
         self._token = np.zeros(1, np.int32)
         # Where kernels find these: NumPy takes a microsecond to say it, in every step.
         self._plan_at = tuple(array.ctypes.data for array in (self._mask_ids, self._end_allowed, self._status))
-        self._accepted_at, self._words_at = self._accepted.ctypes.data, self._words.ctypes.data
+        self._accepted_at, self._words_at, self._row_at = (
+            array.ctypes.data for array in (self._accepted, self._words, self._row)
+        )
         self._memory_at = block.address
         #: Each slot's share of the fuel when masks are wanting, float64[slots], above 0; 1 for a new sequence. Only how
         #: the shares of waiting rows compare matters: with equal ones the row that has waited longest comes first.
@@ -224,9 +227,11 @@ class Batch:
     def _resident(self, compiled: CompiledGrammar) -> Resident:
         key = id(compiled)
         if key not in self._residents:
+            contexts = None
             if len(self._residents) >= MAX_IDLE_GRAMMARS:
                 for other, old in list(self._residents.items()):
                     if old.users == 0:
+                        contexts = old.contexts
                         # An unfinished mask may still be that grammar's.
                         _advance.drop_jobs(self._address, old.block.address, -1)
                         del self._residents[other]
@@ -234,7 +239,7 @@ class Batch:
             if compiled.automaton.flags & RECURSIVE:
                 self.prefetch_stop()
                 self._lanes.give_graphs()
-            resident = Resident(compiled, next(self._numbers), self._tables.words)
+            resident = Resident(compiled, next(self._numbers), self._tables.words, contexts)
             if resident.lazy_words > self._lazy_words:
                 self._lazy_words = resident.lazy_words
                 self.prefetch_stop()
@@ -437,15 +442,14 @@ class Batch:
         """The slot's whole mask, end tokens included: uint32[ceil(width / 32)], LSB first, 1 = allowed. Not bounded."""
         self._used(slot)
         self._row[0] = slot
-        status = PENDING
-        while status == PENDING:
-            plan = self.plan_within(self._row, NO_FUEL_LIMIT)
-            status = plan.status[0]
+        address, status = self._address, PENDING
+        while status == PENDING:  # `plan_within`, without what a single row has no use for
+            self._fuel_left = _step.plan_rows(address, self._row_at, 1, NO_FUEL_LIMIT, *self._plan_at)
+            status = int(self._status[0])
         if status != READY:
             raise StackLimitError("the grammar has too many open ways to read this text")
-        _step.write_mask(self._address, slot, int(plan.mask_ids[0]), int(plan.end_allowed[0]), self._words_at)
-        words: npt.NDArray[np.uint32] = self._words.view(np.uint32)[: self.vocabulary.words].copy()
-        return words
+        _step.write_mask(address, slot, int(self._mask_ids[0]), int(self._end_allowed[0]), self._words_at)
+        return self._whole_mask.copy()
 
     def allows(self, slot: int, token: int) -> bool:
         """Would `token` be accepted? Changes nothing."""
@@ -508,7 +512,10 @@ class Batch:
         return int(_advance.flags_after(self._address, slot, int(self._block.arrays[B_POSITION][slot])))
 
     def end_sets(self, slots: npt.NDArray[np.int32]) -> EndSets:
-        """The end tokens of each row, for the sampler; unconstrained rows get the vocabulary's."""
+        """The end tokens of each row, for the sampler, in the order of `Plan.end_allowed`'s bits.
+
+        Unconstrained rows get the vocabulary's.
+        """
         default = self.vocabulary.eos or ()
         ends = [self._eos[s] if s >= 0 and self._of_slot[s] is not None else default for s in slots.tolist()]
         start = np.zeros(len(ends) + 1, np.int32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import GUARDED, HAS_OPERATIONS
+from .few import begin_few, take_tokens
 from .fuel import count
 from .layout import (
     B_JOB,
@@ -13,7 +14,6 @@ from .layout import (
     B_JOB_STATE,
     B_JOB_TOTAL,
     B_JOB_UNDECIDED,
-    B_WORDS,
     COUNT_CONTEXTS,
     FIND,
     G_AUTOMATON,
@@ -25,6 +25,7 @@ from .layout import (
     J_DEPTH,
     J_EVENT_COUNT,
     J_FAILED,
+    J_FEW,
     J_FOLLOW,
     J_GRAMMAR,
     J_INCLUSIVE,
@@ -64,9 +65,9 @@ from .layout import (
     TRIE,
 )
 from .leaving import children_bytes, note_asked, note_asked_any, note_calls, note_leaving, noting_cost
-from .machine import AT_FRAME_FOLLOW, flags_of, frame_of
+from .machine import AT_FRAME_FOLLOW, AT_STATE_LOOP, flags_of, frame_of
 from .memory import load_i32, load_i64, section, store_i64
-from .path import CONFIG_COST, add_tokens
+from .path import CONFIG_COST
 from .select import begin_selection, select_some
 from .stays import local_step
 from .trie import V_MAX_LENGTH, V_NODE, V_NODE_PARENT, V_ROOT
@@ -102,8 +103,14 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
             # The state after one space is not wide, so few of the tokens that begin with one are alive: they are
             # walked in the trie, not one by one.
             after_space = local_step(automaton, state, 0x20, register)
-            if after_space >= 0 and flags_of(automaton, after_space) & (GUARDED | HAS_OPERATIONS) != 0:
-                after_space = -1
+            if after_space >= 0 and (
+                flags_of(automaton, after_space) & (GUARDED | HAS_OPERATIONS) != 0
+                or (
+                    load_i64(loop, L_CLASS) >= 0
+                    and load_i32(section(automaton, AT_STATE_LOOP), after_space) == load_i64(loop, L_CLASS)
+                )
+            ):
+                after_space = -1  # or it is wide, as its class has the space
     else:
         # Nothing but a space may come first; then the state is what it is after one space.
         take_up(memo)
@@ -135,6 +142,7 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
             grammar, vocabulary, loop, next_bytes,
             load_i64(batch, B_JOB_SELECTION), load_i64(batch, B_JOB_TOTAL), load_i64(batch, B_JOB_UNDECIDED),
         )  # fmt: skip
+        store_i64(job, J_FEW, -1)
         store_i64(job, J_ROWS, work - begun)
         store_i64(job, J_ACCEPTED, 0)
         store_i64(job, J_LEFT, 0)
@@ -203,9 +211,7 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, i
     """
     job = load_i64(batch, B_JOB)
     automaton = load_i64(grammar, G_AUTOMATON)
-    total = load_i64(batch, B_JOB_TOTAL)
-    for word in range(load_i64(batch, B_WORDS)):
-        store_i64(total, word, 0)
+    begin_few(batch)
     follow = load_i64(job, J_FOLLOW)
     frame = frame_of(automaton, state)
     for word in range(4):
@@ -262,7 +268,7 @@ def note_list(batch, grammar, vocabulary):  # type: ignore[no-untyped-def]
         a, b, c, d = children_bytes(vocabulary, packed)
         work += noting_cost(packed)
         if inclusive:
-            add_tokens(vocabulary, node, packed, load_i64(batch, B_JOB_TOTAL))
+            take_tokens(batch, vocabulary, load_i64(batch, B_JOB_TOTAL), node, packed)
             note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
         else:
             note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .._numba import helper
 from .context_begin import begin_context
 from .context_walk import FAILED
+from .few import intern_total, work_of_total
 from .fuel import affords, count, fuel_left
 from .lanes import may_run
 from .layout import (
@@ -14,7 +15,6 @@ from .layout import (
     B_JOB,
     B_JOB_EVENTS,
     B_JOB_KEYS,
-    B_JOB_TOTAL,
     B_LIST_TOKENS_HALF,
     B_LIST_TOKENS_USED,
     B_LIST_USED,
@@ -27,9 +27,11 @@ from .layout import (
     CONTEXT_ABOVE,
     CONTEXT_ADDED,
     CONTEXT_BELOW,
+    CONTEXT_BUCKETS,
     CONTEXT_ITEM,
     CONTEXT_ITEMS,
     CONTEXT_MASK,
+    CONTEXT_NEXT,
     CONTEXT_RETURN,
     CONTEXT_ROOM,
     CONTEXT_STATE,
@@ -70,9 +72,11 @@ from .layout import (
     KIND_SHIFT,
     KIND_SINGLE,
     LIST_BEGIN,
+    LIST_BUCKETS,
     LIST_HIGH,
     LIST_LENGTH,
     LIST_LOW,
+    LIST_NEXT,
     LIST_WORDS,
     MAX_CONTEXTS,
     MAX_EVENTS,
@@ -87,11 +91,13 @@ from .lazy import mix
 from .leaving import RETURNS
 from .machine import FAR, counter_distances
 from .memory import call_kernel, load_i32, load_i64, shift_right, store_i32, store_i64
-from .pool import intern_mask, mask_cost, new_epoch, resolve
+from .pool import mask_cost, new_epoch, resolve
 from .trie import V_MAX_BYTES
 
 #: What the walk of a context has found leaving its frame, that is sorted into lists in the time of one byte edge.
 EVENTS_A_UNIT = 2
+#: Heads of chains that are cleared in the time of one byte edge.
+BUCKETS_A_UNIT = 16
 
 #: Instead of a context's number: the mask cannot be known now, or a limit of the stack graph was passed, or contexts
 #: were forgotten meanwhile, or contexts do not suffice.
@@ -116,14 +122,11 @@ def room_for_mask(batch):  # type: ignore[no-untyped-def]
 
 @helper
 def _find_context(grammar, key, below, above):  # type: ignore[no-untyped-def]
-    """Number of the context of this key; where there is none, -1 - the place for it in the table."""
+    """Number of the context of this key; where there is none, -1 - its bucket."""
     table, contexts = load_i64(grammar, G_CONTEXT_TABLE), load_i64(grammar, G_CONTEXTS)
-    place = shift_right(mix(mix(key, below), above), 1) & (2 * MAX_CONTEXTS - 1)
-    while True:
-        number = load_i64(table, place)
-        if number >> 32 != load_i64(grammar, G_CONTEXT_EPOCH):
-            return -1 - place
-        number &= 0xFFFFFFFF
+    bucket = shift_right(mix(mix(key, below), above), 1) & (CONTEXT_BUCKETS - 1)
+    number = load_i32(table, bucket) - 1
+    while number >= 0:
         context = contexts + 8 * CONTEXT_WORDS * number
         if (
             load_i64(context, CONTEXT_STATE) == key
@@ -131,7 +134,8 @@ def _find_context(grammar, key, below, above):  # type: ignore[no-untyped-def]
             and load_i64(context, CONTEXT_ABOVE) == above
         ):
             return number
-        place = (place + 1) & (2 * MAX_CONTEXTS - 1)
+        number = load_i64(context, CONTEXT_NEXT) - 1
+    return -1 - bucket
 
 
 @helper
@@ -179,10 +183,12 @@ def _new_context(batch, grammar, vocabulary, key, below, above):  # type: ignore
     own_above = _with_vocabulary(batch, vocabulary, own_above)
     number = _find_context(grammar, key, own_below, own_above)
     if number < 0:  # else there is one that does for fewer registers, as it was found in another way
-        place = -1 - number
+        table, bucket = load_i64(grammar, G_CONTEXT_TABLE), -1 - number
         number = load_i64(grammar, G_CONTEXT_COUNT)
         store_i64(grammar, G_CONTEXT_COUNT, number + 1)
-        store_i64(load_i64(grammar, G_CONTEXT_TABLE), place, (load_i64(grammar, G_CONTEXT_EPOCH) << 32) | number)
+        newest = load_i64(grammar, G_CONTEXTS) + 8 * CONTEXT_WORDS * number
+        store_i64(newest, CONTEXT_NEXT, load_i32(table, bucket))
+        store_i32(table, bucket, number + 1)
     context = load_i64(grammar, G_CONTEXTS) + 8 * CONTEXT_WORDS * number
     store_i64(context, CONTEXT_STATE, key)
     store_i64(context, CONTEXT_BELOW, own_below)
@@ -192,8 +198,15 @@ def _new_context(batch, grammar, vocabulary, key, below, above):  # type: ignore
 
 
 @helper
-def _forget_contexts(grammar):  # type: ignore[no-untyped-def]
-    # Entries of the tables name their epoch, so nothing has to be cleared within a step.
+def _forget_contexts(batch, grammar):  # type: ignore[no-untyped-def]
+    # A piece of its own, which is seldom taken.
+    count(batch, COUNT_WORK, (CONTEXT_BUCKETS + LIST_BUCKETS) // BUCKETS_A_UNIT)
+    table = load_i64(grammar, G_CONTEXT_TABLE)
+    for bucket in range(CONTEXT_BUCKETS):
+        store_i32(table, bucket, 0)
+    table = load_i64(grammar, G_LIST_TABLE)
+    for bucket in range(LIST_BUCKETS):
+        store_i32(table, bucket, 0)
     for field in (G_CONTEXT_COUNT, G_LIST_COUNT, G_ITEM_COUNT, G_LIST_NODES_USED):
         store_i64(grammar, field, 0)
     store_i64(grammar, G_CONTEXT_EPOCH, load_i64(grammar, G_CONTEXT_EPOCH) + 1)
@@ -211,10 +224,9 @@ def _intern_list(grammar, length):  # type: ignore[no-untyped-def]
         high = (high ^ node) * -0x4B47D0C5A6B1E0A3
         high ^= shift_right(high, 29)
     table, lists = load_i64(grammar, G_LIST_TABLE), load_i64(grammar, G_LISTS)
-    place = shift_right(low, 1) & (2 * MAX_LISTS - 1)
-    epoch = load_i64(grammar, G_CONTEXT_EPOCH)
-    while load_i64(table, place) >> 32 == epoch:
-        number = load_i64(table, place) & 0xFFFFFFFF
+    bucket = shift_right(low, 1) & (LIST_BUCKETS - 1)
+    number = load_i32(table, bucket) - 1
+    while number >= 0:
         entry = lists + 8 * LIST_WORDS * number
         if (
             load_i64(entry, LIST_LOW) == low
@@ -222,11 +234,12 @@ def _intern_list(grammar, length):  # type: ignore[no-untyped-def]
             and load_i64(entry, LIST_LENGTH) == length
         ):
             return number
-        place = (place + 1) & (2 * MAX_LISTS - 1)
+        number = load_i64(entry, LIST_NEXT) - 1
     number = load_i64(grammar, G_LIST_COUNT)
     store_i64(grammar, G_LIST_COUNT, number + 1)
-    store_i64(table, place, (epoch << 32) | number)
     entry = lists + 8 * LIST_WORDS * number
+    store_i64(entry, LIST_NEXT, load_i32(table, bucket))
+    store_i32(table, bucket, number + 1)
     store_i64(entry, LIST_BEGIN, used)
     store_i64(entry, LIST_LENGTH, length)
     store_i64(entry, LIST_LOW, low)
@@ -321,7 +334,7 @@ def context_of(batch, grammar, vocabulary, state, register, list_number):  # typ
     job = load_i64(batch, B_JOB)
     if load_i64(job, J_STAGE) == IDLE:
         if not _has_room(grammar):
-            _forget_contexts(grammar)
+            _forget_contexts(batch, grammar)
             return FORGOTTEN
         listed, length = 0, 0
         if list_number != WHOLE:
@@ -337,11 +350,11 @@ def context_of(batch, grammar, vocabulary, state, register, list_number):  # typ
     if left < 0:
         return LATER
     if not _has_room(grammar):  # the other lane has taken it
-        _forget_contexts(grammar)
+        _forget_contexts(batch, grammar)
         return FORGOTTEN
     # Its mask was cleared when it began, and is hashed and stored now.
-    count(batch, COUNT_WORK, 2 * mask_cost(batch) + load_i64(job, J_EVENT_COUNT) // EVENTS_A_UNIT)
+    count(batch, COUNT_WORK, 2 * work_of_total(batch) + load_i64(job, J_EVENT_COUNT) // EVENTS_A_UNIT)
     if number < 0:
         number = _new_context(batch, grammar, vocabulary, key, below, above)
-    store_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK, intern_mask(batch, load_i64(batch, B_JOB_TOTAL)))
+    store_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK, intern_total(batch))
     return number

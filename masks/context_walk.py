@@ -22,6 +22,7 @@ from ..grammar.automaton import (
     MEMBERS,
 )
 from .context_begin import begin_whole, note_list, select_whole, space_node
+from .few import take_token, take_tokens, work_of_total
 from .fuel import count
 from .layout import (
     B_JOB,
@@ -87,8 +88,7 @@ from .machine import (
 )
 from .members import asks
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
-from .path import TOKEN_COST, add_tokens, set_bit, step_fast
-from .pool import mask_cost
+from .path import TOKEN_COST, set_bit, step_fast
 from .trie import (
     RECORD_BYTES,
     RECORD_VALID,
@@ -146,8 +146,11 @@ def _step_register(batch, automaton, depth, byte):  # type: ignore[no-untyped-de
 
 
 @helper
-def _walk_children(batch, grammar, automaton, vocabulary, packed, fuel):  # type: ignore[no-untyped-def]
-    """Go on through the subtree below the trie node of word `packed`. Returns the fuel left; see J_UNFINISHED."""
+def _walk_children(batch, grammar, automaton, vocabulary, special, packed, fuel):  # type: ignore[no-untyped-def]
+    """Go on through the subtree below the trie node of word `packed`. Returns the fuel left; see J_UNFINISHED.
+
+    `special`: `_slow_states`.
+    """
     job = load_i64(batch, B_JOB)
     total = load_i64(batch, B_JOB_TOTAL)
     table = load_i64(vocabulary, V_NODE)
@@ -159,7 +162,6 @@ def _walk_children(batch, grammar, automaton, vocabulary, packed, fuel):  # type
     flags = section(automaton, AT_STATE_FLAGS)
     states = load_i64(batch, B_JOB_STATE)
     registers = load_i64(batch, B_JOB_REGISTER)
-    special = _slow_states(automaton)
     depth = load_i64(job, J_PATH_LENGTH)
     child = packed >> 32
     end = child + ((packed >> 16) & 0xFFFF)
@@ -202,7 +204,7 @@ def _walk_children(batch, grammar, automaton, vocabulary, packed, fuel):  # type
                 fuel -= NOTE_COST
                 if only_operations(automaton, target):
                     continue
-        add_tokens(vocabulary, node, packed, total)
+        take_tokens(batch, vocabulary, total, node, packed)
         if packed & (0xFFFF << 16) != 0:
             if load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
                 a, b, c, d = children_bytes(vocabulary, packed)
@@ -219,7 +221,7 @@ def _walk_children(batch, grammar, automaton, vocabulary, packed, fuel):  # type
 
 
 @helper
-def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignore[no-untyped-def]
+def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # type: ignore[no-untyped-def]
     """`walk._walk_ranks` for a context: go on through the undecided tokens, each by the path of the one before."""
     job = load_i64(batch, B_JOB)
     total = load_i64(batch, B_JOB_TOTAL)
@@ -244,7 +246,6 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
     states = load_i64(batch, B_JOB_STATE)
     registers = load_i64(batch, B_JOB_REGISTER)
     own, register = load_i64(states, skipped), load_i64(registers, skipped)
-    special = _slow_states(automaton)
     while word < rank_words:
         bits = load_i64(ranks, word)
         while bits != 0:
@@ -333,13 +334,14 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
 
 
 @helper
-def _add_symbols(grammar, automaton, state, mask):  # type: ignore[no-untyped-def]
-    """Set the bits of the special tokens that the grammar names in `state`."""
+def _add_symbols(batch, grammar, automaton, state):  # type: ignore[no-untyped-def]
+    """Add the special tokens that the grammar names in `state` to the mask."""
     if flags_of(automaton, state) & HAS_TOKENS:
         starts = section(automaton, AT_TOKEN_START)
         ids = load_i64(grammar, G_TOKEN_IDS)
         for edge in range(load_i32(starts, state), load_i32(starts, state + 1)):
-            set_bit(mask, load_i32(ids, load_i32(section(automaton, AT_TOKEN_SYMBOL), edge)))
+            token = load_i32(ids, load_i32(section(automaton, AT_TOKEN_SYMBOL), edge))
+            take_token(batch, load_i64(batch, B_JOB_TOTAL), token)
 
 
 @kernel("int64(int64, int64)")
@@ -357,14 +359,14 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
     stage = load_i64(job, J_STAGE)
     listed = load_i64(job, J_LIST)
     store_i64(job, J_UNFINISHED, 0)
+    special = _slow_states(automaton)
     while stage == NOTE and fuel > 0:
         fuel -= note_list(batch, grammar, vocabulary)
         stage = load_i64(job, J_STAGE)
     if stage == NEXT_HEAD:
-        fuel -= mask_cost(batch)
         store_i64(job, J_STAGE, LISTS if listed != 0 else TRIE)
         if listed == 0:
-            _add_symbols(grammar, automaton, load_i64(load_i64(batch, B_JOB_STATE), 0), load_i64(batch, B_JOB_TOTAL))
+            _add_symbols(batch, grammar, automaton, load_i64(load_i64(batch, B_JOB_STATE), 0))
         if (listed == 0 or load_i64(job, J_DEPTH) > 0) and vocabulary == load_i64(batch, B_VOCABULARY):
             store_i64(job, J_STAGE, FIND)
         elif load_i64(job, J_DEPTH) > 0:
@@ -380,7 +382,7 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
     if stage == NOTE or stage == FIND or stage == SELECT:
         store_i64(job, J_UNFINISHED, 1)
     if stage == RANKS:
-        fuel = _walk_undecided(batch, grammar, automaton, vocabulary, fuel)
+        fuel = _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel)
         if load_i64(job, J_UNFINISHED) == 0 and load_i64(job, J_AFTER_SPACE) >= 0:
             registers = load_i64(batch, B_JOB_REGISTER)
             state, register = load_i64(load_i64(batch, B_JOB_STATE), 0), load_i64(registers, 0)
@@ -393,7 +395,7 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
             node = space_node(vocabulary)
             if node >= 0:
                 packed = load_i64(load_i64(vocabulary, V_NODE), node)
-                add_tokens(vocabulary, node, packed, load_i64(batch, B_JOB_TOTAL))
+                take_tokens(batch, vocabulary, load_i64(batch, B_JOB_TOTAL), node, packed)
                 if flags_of(automaton, state) & (FINAL | HAS_CALLS) != 0:
                     a, b, c, d = children_bytes(vocabulary, packed)
                     note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
@@ -423,10 +425,12 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
                 if node == load_i64(job, J_AFTER_SPACE):
                     at += 1
                     continue
-            fuel = _walk_children(batch, grammar, automaton, vocabulary, packed, fuel)
+            fuel = _walk_children(batch, grammar, automaton, vocabulary, special, packed, fuel)
             if load_i64(job, J_UNFINISHED) == 0:
                 at += 1
         store_i64(job, J_LIST_AT, at)
+    if load_i64(job, J_FAILED) == 0 and load_i64(job, J_UNFINISHED) == 0:
+        fuel -= work_of_total(batch)
     count(batch, COUNT_WORK, begin - fuel)
     if load_i64(job, J_FAILED):
         store_i64(job, J_STAGE, IDLE)

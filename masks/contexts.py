@@ -79,6 +79,7 @@ from .layout import (
     ITEM_CALL,
     ITEM_LIST,
     ITEM_WORDS,
+    J_DIRTY,
     J_STAGE,
     KIND_DENSE,
     KIND_EMPTY,
@@ -447,6 +448,7 @@ def _union(batch, grammar):  # type: ignore[no-untyped-def]
             return LATER
     else:
         total = load_i64(batch, B_JOB_TOTAL)
+        store_i64(load_i64(batch, B_JOB), J_DIRTY, 1)
     if at == 0:
         for word in range(load_i64(batch, B_WORDS)):
             store_i64(total, word, 0)

@@ -56,11 +56,11 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_FRAME_STAMPS,  # int64[frames] stamp << 16 | number of the fresh node of this frame
     G_CONTEXTS,  # int64[MAX_CONTEXTS][CONTEXT_WORDS]
     G_CONTEXT_COUNT,
-    G_CONTEXT_TABLE,  # int64[2 * MAX_CONTEXTS] open addressing by key, epoch << 32 | number; of another epoch: free
+    G_CONTEXT_TABLE,  # int32[CONTEXT_BUCKETS] by key: number + 1 of the newest context of the bucket; 0: none
     G_CONTEXT_EPOCH,  # how often all contexts have been forgotten
     G_LISTS,  # int64[MAX_LISTS][LIST_WORDS] lists of trie nodes
     G_LIST_COUNT,
-    G_LIST_TABLE,  # int64[2 * MAX_LISTS] open addressing by content, likewise
+    G_LIST_TABLE,  # int32[LIST_BUCKETS] by content: number + 1 of the newest list of the bucket; 0: none
     G_ITEMS,  # int64[MAX_ITEMS][ITEM_WORDS] the calls made within contexts
     G_ITEM_COUNT,
     G_LIST_NODES,  # int32[MAX_LIST_NODES] the nodes of all lists
@@ -76,6 +76,9 @@ MAX_CONTEXTS = 1 << 13  # of one grammar in one batch
 MAX_LISTS = 1 << 14
 MAX_ITEMS = 1 << 15
 MAX_LIST_NODES = 1 << 20  # 4 MB
+# Heads of chains, so that what a grammar of few contexts touches are few pages: the first touch of each takes 2-3 us.
+CONTEXT_BUCKETS = 1 << 11
+LIST_BUCKETS = 1 << 12
 (
     CONTEXT_STATE,  # key: state | list walked << 32 (WHOLE: the vocabulary)
     CONTEXT_BELOW,  # key: how far a counter's minimum is away, or which register it is
@@ -86,11 +89,12 @@ MAX_LIST_NODES = 1 << 20  # 4 MB
     CONTEXT_ITEMS,  # how many there are
     CONTEXT_ADDED,  # items that its tokens add to a counter at most, so that a lower bound farther away is the same
     CONTEXT_ROOM,  # the same of an upper bound
+    CONTEXT_NEXT,  # number + 1 of the next context of its bucket
     CONTEXT_WORDS,
-) = range(10)
+) = range(11)
 WHOLE = 0x7FFFFFFF
 INCLUSIVE = 1 << 29  # with the number of a list: the tokens that end at its nodes as well
-LIST_BEGIN, LIST_LENGTH, LIST_LOW, LIST_HIGH, LIST_WORDS = range(5)
+LIST_BEGIN, LIST_LENGTH, LIST_LOW, LIST_HIGH, LIST_NEXT, LIST_WORDS = range(6)
 ITEM_CALL, ITEM_ADDED, ITEM_LIST, ITEM_WORDS = range(4)  # CALL: calls, then operations; ADDED: items counted before
 
 # What is visited for one mask; past these limits the stack is walked directly (masks.stack_walk).
@@ -303,6 +307,9 @@ KIND_SHIFT = 28
 KIND_DENSE, KIND_LIST, KIND_SINGLE, KIND_EMPTY = range(4)
 MASK_INDEX = (1 << KIND_SHIFT) - 1
 MAX_LIST = 256  # masks of at most so many tokens are lists (1 KB) rather than rows (16 KB at 128k)
+#: Tokens of a context that are listed as they are found: sorting more (0.3 us for these) takes longer than searching
+#: a bitmap of 128k tokens for them (1.2 us).
+MAX_FEW = 32
 
 # A row's status. LIMIT: its mask cannot be had within the limits of stack graphs; the sequence must be ended.
 READY, PENDING, LIMIT = 0, 1, 2
@@ -346,8 +353,10 @@ VERIFIED, DEFERRED = 3, 4
     J_SORTING,  # SELECT: 1 where the undecided are being sorted
     J_MEMO,  # FIND: address of int64[MEMO_WORDS] what masks.wide has found so far
     J_INCLUSIVE,  # NOTE: 1 where the tokens that end at the nodes of the list are walked as well
+    J_FEW,  # contexts: tokens of B_JOB_TOTAL, all listed in B_JOB_LIST; -1: they have to be searched for
+    J_DIRTY,  # 1 where B_JOB_TOTAL may hold bits of an earlier job
     JOB_WORDS,
-) = range(36)
+) = range(38)
 DIRECT = -1
 IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE = range(9)
 

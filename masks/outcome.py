@@ -88,14 +88,14 @@ class Late(Enum):
 class Plan:
     """What `Batch.plan` found for each row; views of the batch's buffers, valid until its next `plan`.
 
-    `mask_ids` int32 (see `masks.tables`), `end_allowed` uint8 (1: the row's end tokens are legal), `status`
-    uint8: READY, PENDING (the row has no mask yet and must not be sampled from `mask_ids`) or LIMIT (it cannot have
-    one, the sequence must be ended).
+    `mask_ids` int32 (see `masks.tables`), `end_allowed` uint32 (bit i: the i-th of the row's end tokens, as
+    `Batch.end_sets` orders them, is legal; bits past its last mean nothing), `status` uint8: READY, PENDING (the row
+    has no mask yet and must not be sampled from `mask_ids`) or LIMIT (it cannot have one, the sequence must be ended).
     """
 
     slots: npt.NDArray[np.int32]
     mask_ids: npt.NDArray[np.int32]
-    end_allowed: npt.NDArray[np.uint8]
+    end_allowed: npt.NDArray[np.uint32]
     status: npt.NDArray[np.uint8]
 
     @property

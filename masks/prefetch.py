@@ -89,6 +89,7 @@ class _Thread:
 
     def __init__(self, block: Block) -> None:
         self._block = block
+        self._address = block.address  # asked for here, not in Python on the thread each time
         # Both are taken: the thread waits for `_go`, the owner for `_done`.
         self._go, self._done = threading.Lock(), threading.Lock()
         self._go.acquire()
@@ -109,7 +110,7 @@ class _Thread:
             if self._closing:
                 return
             try:
-                run_prefetch(self._block.address)
+                run_prefetch(self._address)
             except BaseException as error:
                 self._error = error
             self._done.release()

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import math
-import mmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from .._numba import kernel
 from ..grammar.automaton import COUNTER, FINAL, H_LAZY_STATES, HAS_CALLS, RECURSIVE
+from .context_memory import ContextMemory
 from .layout import (
-    CONTEXT_WORDS,
     G_AUTOMATON,
     G_BOUNDARY,
     G_CALL_STAMPS,
-    G_CONTEXT_EPOCH,
-    G_CONTEXT_TABLE,
-    G_CONTEXTS,
     G_FIELDS,
     G_FRAME_STAMPS,
-    G_ITEMS,
     G_KINDS,
     G_LAZY_CAPACITY,
     G_LAZY_LOOP,
@@ -32,9 +25,6 @@ from .layout import (
     G_LAZY_TABLE,
     G_LAZY_TABLE_SIZE,
     G_LAZY_WORDS,
-    G_LIST_NODES,
-    G_LIST_TABLE,
-    G_LISTS,
     G_LIVE,
     G_LOOP_BITS,
     G_LOOP_EXACT,
@@ -47,17 +37,11 @@ from .layout import (
     G_SINGLE,
     G_STATE_MASK,
     G_TOKEN_IDS,
-    ITEM_WORDS,
     KIND_BYTES,
     KIND_COUNT,
     KIND_FIRST,
     KIND_OF,
     KIND_WORDS,
-    LIST_WORDS,
-    MAX_CONTEXTS,
-    MAX_ITEMS,
-    MAX_LIST_NODES,
-    MAX_LISTS,
 )
 from .machine import AT_EDGES, AT_FRAME_KIND, AT_FRAME_START, AT_STATE_FLAGS, delta
 from .memory import Block, load_i32, load_u8, section
@@ -139,22 +123,17 @@ def _byte_kinds(byte_class, single_byte, words):  # type: ignore[no-untyped-def]
         words[KIND_BYTES + 4 * kind + (b >> 6)] |= np.int64(1) << np.int64(b & 63)
 
 
-def _untouched(*shapes: tuple[tuple[int, ...], type[np.generic]]) -> list[npt.NDArray[Any]]:
-    """Arrays of zeros whose pages exist only once they are touched: most are never."""
-    sizes = [-(-math.prod(shape) * np.dtype(dtype).itemsize // 64) * 64 for shape, dtype in shapes]
-    memory = np.frombuffer(mmap.mmap(-1, sum(sizes)), np.uint8)
-    arrays, begin = [], 0
-    for size, (shape, dtype) in zip(sizes, shapes, strict=True):
-        used = math.prod(shape) * np.dtype(dtype).itemsize
-        arrays.append(memory[begin : begin + used].view(dtype).reshape(shape))
-        begin += size
-    return arrays
-
-
 class Resident:
-    """One compiled grammar's block in one batch. `users` counts the sequences that hold it."""
+    """One compiled grammar's block in one batch. `users` counts the sequences that hold it.
 
-    def __init__(self, compiled: CompiledGrammar, number: int, words: int) -> None:
+    `contexts`: memory for the contexts of a recursive grammar. Given some, it is that of a grammar that is gone, kept
+    here for the next one where this one has no use for it.
+    """
+
+    def __init__(
+        self, compiled: CompiledGrammar, number: int, words: int, contexts: ContextMemory | None = None
+    ) -> None:
+        self.contexts = contexts
         automaton = compiled.automaton
         tables = tables_of(compiled.vocabulary)
         block = Block(G_FIELDS)
@@ -209,27 +188,10 @@ class Resident:
             block.set_array(G_LAZY_LOOP, loops)
         if automaton.flags & RECURSIVE:
             block.set_array(G_FRAME_STAMPS, np.zeros(len(automaton["frame_start"]), np.int64))
-            block.set_number(G_CONTEXT_EPOCH, 1)  # 0: what is in the untouched tables
             calls = len(automaton["call_frame"])
-            contexts, context_table, lists, list_table, items, nodes, stamps = _untouched(
-                ((MAX_CONTEXTS, CONTEXT_WORDS), np.int64),
-                ((2 * MAX_CONTEXTS,), np.int64),
-                ((MAX_LISTS, LIST_WORDS), np.int64),
-                ((2 * MAX_LISTS,), np.int64),
-                ((MAX_ITEMS, ITEM_WORDS), np.int64),
-                ((MAX_LIST_NODES,), np.int32),
-                ((1 + calls + len(automaton["operation_bit"]),), np.int64),
-            )
-            for field, array in (
-                (G_CONTEXTS, contexts),
-                (G_CONTEXT_TABLE, context_table),
-                (G_LISTS, lists),
-                (G_LIST_TABLE, list_table),
-                (G_ITEMS, items),
-                (G_LIST_NODES, nodes),
-                (G_CALL_STAMPS, stamps),
-            ):
-                block.set_array(field, array)
+            block.set_array(G_CALL_STAMPS, np.zeros(1 + calls + len(automaton["operation_bit"]), np.int64))
+            self.contexts = self.contexts or ContextMemory()
+            self.contexts.give(block)
         self.block = block
         self.compiled = compiled
         self.users = 0

@@ -60,7 +60,7 @@ from .memory import load_i32, load_i64, load_u8, store_i64, store_u8
 from .noise import ONE, weight
 from .outcome import Outcome, Plan
 from .sampling_numba import TEMPERATURE_LOWEST, mass_limit, weight_limit
-from .step import WALK_FUEL, config_at, is_end, named_end
+from .step import WALK_FUEL, config_at, is_end, names
 
 if TYPE_CHECKING:
     from .candidates import Candidates
@@ -79,13 +79,13 @@ _OUT, _IN, _UNSURE = range(3)
 
 
 @helper
-def _end_state(batch, grammar, slot, config, position):  # type: ignore[no-untyped-def]
-    """What the row's end tokens are, as `step.plan_rows` has it where the mask is not empty."""
+def _end_state(batch, grammar, slot, config, position, token):  # type: ignore[no-untyped-def]
+    """What an end token of the row is, as `step.plan_rows` has it where the mask is not empty."""
     flags = load_i64(config, CONFIG_FLAGS)
     if flags & FINISHED:
         return _REFUSED
     late = position >= load_i64(load_i64(batch, B_MIN_TOKENS), slot)
-    if (flags & COMPLETE and late) or named_end(batch, grammar, config, slot):
+    if (flags & COMPLETE and late) or names(batch, grammar, slot, config, token):
         return _LEGAL
     return _CLOSING if flags & COMPLETE else _REFUSED
 
@@ -96,7 +96,7 @@ def _look_up(batch, grammar, slot, token):  # type: ignore[no-untyped-def]
     position = load_i64(load_i64(batch, B_POSITION), slot)
     config = config_at(batch, slot, position)
     if is_end(batch, slot, token):
-        return _end_state(batch, grammar, slot, config, position)
+        return _end_state(batch, grammar, slot, config, position, token)
     target = load_i64(batch, B_SCRATCH) + 8 * WORK_CONFIG_WORDS
     answer = accept_token(batch, grammar, slot, position, config, token, target, False)
     if answer == ACCEPTED:

@@ -27,6 +27,7 @@ from .layout import (
     G_AUTOMATON,
     G_TOKEN_IDS,
     IDLE,
+    J_DIRTY,
     J_GRAMMAR,
     J_KEY_HIGH,
     J_KEY_LOW,
@@ -82,6 +83,7 @@ def begin_stack_walk(batch, grammar, vocabulary, arena, block, low, high):  # ty
     automaton = load_i64(grammar, G_AUTOMATON)
     for word in range(load_i64(batch, B_WORDS)):
         store_i64(total, word, 0)
+    store_i64(job, J_DIRTY, 1)
     store_i64(graph, S_ARENA, arena)
     store_i64(graph, S_FAILED, 0)
     store_i64(graph, S_USED, 0)

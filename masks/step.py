@@ -87,6 +87,7 @@ from .machine import (
 )
 from .memory import call_kernel, call_kernel_6, load_i32, load_i64, load_u8, shift_right, store_i32, store_i64, store_u8
 from .pool import current_mask, expand_mask, find_entry, intern_mask, make_room, mask_cost, resolve
+from .tables import ALL_ENDS
 from .trie import V_MAX_BYTES
 from .walk import begin_job
 
@@ -210,7 +211,7 @@ def _row_at_start(batch, slot, position):  # type: ignore[no-untyped-def]
 
 @helper
 def _plan_row(batch, slot):  # type: ignore[no-untyped-def]
-    """(mask id, -1 where it is not known yet, -2 past a limit; end allowed) of a slot."""
+    """(mask id, -1 where it is not known yet, -2 past a limit; bits of legal end tokens) of a slot."""
     grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
     position = load_i64(load_i64(batch, B_POSITION), slot)
     config = config_at(batch, slot, position)
@@ -228,14 +229,14 @@ def _plan_row(batch, slot):  # type: ignore[no-untyped-def]
             mask_id = mask_of_graph(batch, grammar, slot, config, at_start)
     else:
         mask_id = mask_of(batch, grammar, config, at_start)
-    end = 0
+    ends = 0
     if flags & COMPLETE and (
         position >= load_i64(load_i64(batch, B_MIN_TOKENS), slot) or mask_id == KIND_EMPTY << KIND_SHIFT
     ):
-        end = 1
-    elif mask_id >= 0 and named_end(batch, grammar, config, slot):
-        end = 1
-    return mask_id, end
+        ends = ALL_ENDS
+    elif mask_id >= 0:
+        ends = _named_ends(batch, grammar, config, slot)
+    return mask_id, ends
 
 
 @helper
@@ -248,7 +249,7 @@ def is_end(batch, slot, token):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _names(batch, grammar, slot, config, token):  # type: ignore[no-untyped-def]
+def names(batch, grammar, slot, config, token):  # type: ignore[no-untyped-def]
     """Does the grammar itself name `token` as what may come next?"""
     automaton = load_i64(grammar, G_AUTOMATON)
     if load_i64(automaton, H_FLAGS) & TOKENS == 0:
@@ -261,13 +262,14 @@ def _names(batch, grammar, slot, config, token):  # type: ignore[no-untyped-def]
 
 
 @helper
-def named_end(batch, grammar, config, slot):  # type: ignore[no-untyped-def]
-    """Does the grammar itself name an end token of the slot here?"""
+def _named_ends(batch, grammar, config, slot):  # type: ignore[no-untyped-def]
+    """Which of the slot's end tokens the grammar itself names here: bit i for the i-th."""
+    bits = 0
     ends = load_i64(batch, B_ENDS) + 4 * MAX_ENDS * slot
     for i in range(load_i32(load_i64(batch, B_END_COUNT), slot)):
-        if _names(batch, grammar, slot, config, load_i32(ends, i)):
-            return True
-    return False
+        if names(batch, grammar, slot, config, load_i32(ends, i)):
+            bits |= 1 << i
+    return bits
 
 
 @helper
@@ -283,11 +285,11 @@ def _begin_plan(batch, slots, rows, mask_ids, end_allowed, status):  # type: ign
     for row in range(rows):
         slot = load_i32(slots, row)
         store_i32(mask_ids, row, KIND_EMPTY << KIND_SHIFT)
-        store_u8(end_allowed, row, 0)
+        store_i32(end_allowed, row, 0)
         store_u8(status, row, PENDING)
         if slot < 0:
             store_i32(mask_ids, row, -1)
-            store_u8(end_allowed, row, 1)
+            store_i32(end_allowed, row, ALL_ENDS)
             store_u8(status, row, READY)
             continue
         if load_i64(store, slot) == 0:
@@ -326,10 +328,10 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
     """Masks of `rows` rows.
 
     `slots`: address of int32[rows], a negative slot is an unconstrained row. Written: `mask_ids`
-    (int32[rows]), `end_allowed` (uint8[rows]), `status` (uint8[rows]: READY, PENDING or LIMIT). First tokens that were
-    not taken within an earlier step are; then masks that are there are looked up; then others are computed while `fuel`
-    lasts, in two lanes (`masks.lanes`). At least one piece of work is always done. Returns the fuel left, or -1 where a
-    slot is not in use.
+    (int32[rows]), `end_allowed` (uint32[rows]: bit i for the slot's i-th end token), `status` (uint8[rows]: READY,
+    PENDING or LIMIT). First tokens that were not taken within an earlier step are; then masks that are there are looked
+    up; then others are computed while `fuel` lasts, in two lanes (`masks.lanes`). At least one piece of work is always
+    done. Returns the fuel left, or -1 where a slot is not in use.
     """
     make_room(batch, rows)
     store_i64(batch, B_STEP_EPOCH, load_i64(batch, B_EPOCH))
@@ -376,11 +378,11 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
             continue
         slot = load_i32(slots, row)
         begin = work_done(batch)
-        mask_id, end = _plan_row(batch, slot)
+        mask_id, ends = _plan_row(batch, slot)
         job = load_i64(batch, B_JOB)
         if mask_id != -1:
             store_i32(mask_ids, row, mask_id if mask_id >= 0 else KIND_EMPTY << KIND_SHIFT)
-            store_u8(end_allowed, row, end)
+            store_i32(end_allowed, row, ends)
             store_u8(status, row, READY if mask_id >= 0 else LIMIT)
             store_i64(waiting, slot, 0)
             store_i64(load_i64(batch, B_EFFORT), slot, 0)
@@ -411,23 +413,13 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
 
 
 @kernel("void(int64, int64, int64, int64, int64)")
-def write_mask(batch, slot, mask_id, end, words):  # type: ignore[no-untyped-def]
+def write_mask(batch, slot, mask_id, end_allowed, words):  # type: ignore[no-untyped-def]
     """Write the slot's whole mask, given what `plan_rows` found for it, to `words` (int64[B_WORDS])."""
     for word in range(load_i64(batch, B_WORDS)):
         store_i64(words, word, 0)
     expand_mask(batch, mask_id, words)
     ends = load_i64(batch, B_ENDS) + 4 * MAX_ENDS * slot
-    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
-    config = current_config(batch, slot)
-    position = load_i64(load_i64(batch, B_POSITION), slot)
     for i in range(load_i32(load_i64(batch, B_END_COUNT), slot)):
         token = load_i32(ends, i)
-        bit = 1 << (token & 63)
-        bits = load_i64(words, token >> 6) & ~bit
-        if _names(batch, grammar, slot, config, token) or (
-            end
-            and load_i64(config, CONFIG_FLAGS) & COMPLETE
-            and (position >= load_i64(load_i64(batch, B_MIN_TOKENS), slot) or mask_id == KIND_EMPTY << KIND_SHIFT)
-        ):
-            bits |= bit
-        store_i64(words, token >> 6, bits)
+        bits = load_i64(words, token >> 6) & ~(1 << (token & 63))
+        store_i64(words, token >> 6, bits | ((end_allowed >> i) & 1) << (token & 63))

@@ -47,6 +47,7 @@ from .layout import (
     IDLE,
     J_ACCEPTED,
     J_CURSOR,
+    J_DIRTY,
     J_FOLLOW,
     J_GRAMMAR,
     J_HEAD,
@@ -487,6 +488,7 @@ def begin_job(batch, grammar, vocabulary, config, key_low, key_high):  # type: i
     total = load_i64(batch, B_JOB_TOTAL)
     for word in range(load_i64(batch, B_WORDS)):
         store_i64(total, word, 0)
+    store_i64(job, J_DIRTY, 1)
     store_i64(job, J_STAGE, NEXT_HEAD)
     store_i64(job, 1, key_low)
     store_i64(job, 2, key_high)

@@ -70,7 +70,7 @@ from .machine import (
 from .members import asks, goes_on_with_any
 from .memory import count_bits, load_i32, load_i64, load_u8, section, store_i64
 from .stays import after_byte, keep_both, local_step, text_stays
-from .trie import V_WORDS
+from .trie import V_RANKS, V_WORDS
 
 #: A set of fewer ASCII bytes is not worth the bitmaps: walking it is cheaper.
 MIN_WIDE_BYTES = 12
@@ -387,9 +387,10 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
             exact = 0
     store_i64(loop, L_LIMIT, limit)
     store_i64(loop, L_EXACT, exact)
+    # What may follow the frame leaves the loop only where a state of it may return: `_leading_away` knows.
     leave = loop + 8 * L_LEAVE
     for word in range(4):
-        store_i64(leave, word, load_i64(follow, word))
+        store_i64(leave, word, 0)
     away = False
     _add_work(loop, (n + 1) * load_i64(kinds, KIND_COUNT))
     for i in range(n):
@@ -513,7 +514,10 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop, me
     take_up(memo)
     wide = find_loop(grammar, automaton, vocabulary, state, register, follow, loop, False, memo)
     after = False
-    if not wide or load_i64(loop, L_LEAVE) | load_i64(loop, L_LEAVE + 1) != 0:
+    klass = load_i64(loop, L_CLASS)
+    # Of a class that most tokens are made of no more can be settled, whatever a first byte leads to.
+    most = wide and klass >= 0 and 2 * load_i32(load_i64(grammar, G_LOOP_SIZE), klass) > load_i64(vocabulary, V_RANKS)
+    if not most and (not wide or load_i64(loop, L_LEAVE) | load_i64(loop, L_LEAVE + 1) != 0):
         after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide, memo)
     if after and wide:
         other = loop + 8 * LOOP_WORDS

@@ -37,9 +37,9 @@ def _read(array: torch.Tensor, place: torch.Tensor, chosen: torch.Tensor, other:
 def run(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> None:
     """Advance the rows of `grammars` by `tokens`; None: only look up their masks."""
     g = grammars
-    image, image_bytes = g.image, g.image.view(torch.uint8)
+    image, image_bytes = g.images.image, g.images.image.view(torch.uint8)
     active = g.grammar >= 0
-    entry = g.directory[g.grammar.clamp(min=0).to(torch.int64)]
+    entry = g.images.directory[g.grammar.clamp(min=0).to(torch.int64)]
     state, position = g.state.to(torch.int64), g.position
     if tokens is not None:
         token = torch.where(active, tokens, -1).to(torch.int64)
@@ -80,7 +80,7 @@ def run(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> None:
     final = (_read(image_bytes, entry[:, D_FLAGS] + state, open_row, 0) & FINAL) != 0
     end = final & ((position >= g.min_tokens) | (mask == _EMPTY))
     g.mask_ids.copy_(torch.where(active, mask, g.mask_ids))
-    g.end_allowed.copy_(torch.where(active, end.to(torch.uint8), g.end_allowed))
+    g.end_allowed.copy_(torch.where(active, -end.to(torch.int32), g.end_allowed))
 
 
 def _next_state(

@@ -120,14 +120,21 @@ def advance(
     final = (tl.load(image_bytes + flags_at + state, mask=open_row, other=0) & FINAL) != 0
     end = final & ((position >= minimum) | (mask == EMPTY))
     tl.store(mask_ids + row, mask, mask=active)
-    tl.store(end_allowed + row, end.to(tl.uint8), mask=active)
+    tl.store(end_allowed + row, tl.where(end, -1, 0), mask=active)
 
 
 def launch_of(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """(arguments, constants) of the launch that `run` makes."""
     g = grammars
     arguments = (
-        *(g.image, g.image.view(torch.uint8), g.directory, g.token_start, g.token_bytes, g.token_text),
+        *(
+            g.images.image,
+            g.images.image.view(torch.uint8),
+            g.images.directory,
+            g.token_start,
+            g.token_bytes,
+            g.token_text,
+        ),
         *(g.vocabulary.size, g.grammar, g.state, g.position, g.min_tokens, g.ends.tokens, g.ends.count),
         *(g.state if tokens is None else tokens, g.mask_ids, g.end_allowed, g.accepted, g.state.shape[0]),
     )

@@ -15,7 +15,7 @@ pytest.importorskip("triton")
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = {
     "scan (plain rows)", "finish (plain rows)", "scan", "weigh", "bound", "gather", "finish", "score_parts",
-    "merge_parts", "measure", "apply", "advance",
+    "merge_parts", "measure", "apply", "advance", "advance_pushdown",
 }  # fmt: skip
 
 
