@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ...masks.arena import ACCEPTED, TOO_DEEP
+from ...masks.arena import ACCEPTED, TOO_DEEP, UNFINISHED
 from ...masks.errors import StackLimitError
 from ..text.in_process import InProcessText
 from ..text.output import TextOutput
@@ -329,8 +329,9 @@ class Engine:
                 break
             answers = self._rows.take(tokens)
             self._clock.mark("advance")
-            # A token that there is no room for changes nothing: the row is sampled, and ends then.
-            for row in rows[answers[rows] == ACCEPTED].tolist():
+            # A token that there is no room for changes nothing: the row is sampled, and ends then. One that takes
+            # several steps is taken.
+            for row in rows[(answers[rows] == ACCEPTED) | (answers[rows] == UNFINISHED)].tolist():
                 self._deliver(row, int(tokens[row]), 0.0, ACCEPTED)
                 count += 1
             plan = self._plan(self._decoding)
@@ -370,7 +371,7 @@ class Engine:
             self._finish(row, "error", NoLegalToken(f"no legal token after {made} tokens"))
         elif answer == TOO_DEEP:
             self._finish(row, "error", StackLimitError(f"nested deeper than there is room for after {made} tokens"))
-        elif answer != ACCEPTED:
+        elif answer not in (ACCEPTED, UNFINISHED):
             self._finish(row, "error", TokenRefused(f"token {token} was refused after {made} tokens"))
         elif self._rows.is_end(row, token):
             self._finish(row, "stop")

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...masks.arena import ACCEPTED
+from ...masks.arena import ACCEPTED, UNFINISHED
 from ...masks.batch import Batch
 from ...masks.errors import VocabularyError
-from ...masks.layout import COUNT_VISITED, COUNT_WORK, LIMIT, MAX_ENDS, READY
+from ...masks.layout import COUNT_WORK, LIMIT, MAX_ENDS, READY
 from ...masks.outcome import Outcome
 from ...masks.sampling import Sampler, SampleResult, SamplingParameters
 from ...masks.tables import ALL_ENDS, INDEX_BITS, KIND_EMPTY, KIND_SHIFT, KIND_SINGLE, EndSets
@@ -66,9 +66,10 @@ class Rows:
         """`budget_us` and `pool_masks` are the `Batch`'s."""
         self._prefetch = prefetch
         self._batch = Batch(vocabulary, slots=slots, budget_us=budget_us, pool_masks=pool_masks)
-        #: Units of fuel that `plan` and `settle` have in one step, and those that they have spent so far.
+        #: Units of fuel that `plan`, `settle` and `advance` have in one step, and those that they have spent so far.
         self.budget = self._batch.fuel
         self._plan_fuel = self._plan_left = self._batch.plan_fuel
+        self._advance_fuel = self._advance_left = self._batch.advance_fuel
         self.fuel = 0
         self._sampler = Sampler(min(vocabulary.size, width), slots)
         self._parameters = SamplingParameters.build(slots, temperature=0.0)
@@ -149,6 +150,8 @@ class Rows:
         slots = np.where(decoding, self._batch_slots, NO_SLOT)
         before = self._spent()
         self._batch.plan_fuel = self._plan_left if again else self._plan_fuel
+        if not again:
+            self._advance_left = self._advance_fuel
         plan = self._batch.plan(slots)
         spent = self._spent() - before
         self.fuel += spent
@@ -197,7 +200,7 @@ class Rows:
     def advance(self, plan: StepPlan, outcome: Outcome) -> npt.NDArray[np.uint8]:
         """Take each row's token into its grammar; uint8[rows] as `Batch.advance` (ACCEPTED without one)."""
         taken = plan.decoding & (outcome.tokens >= 0)
-        answers = self._batch.advance(np.where(taken, self._batch_slots, NO_SLOT), outcome.tokens)
+        answers = self._advance(np.where(taken, self._batch_slots, NO_SLOT), outcome.tokens)
         self._parameters.position += taken
         return answers
 
@@ -216,13 +219,22 @@ class Rows:
     def take(self, tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
         """Take tokens that were not sampled into the rows' grammars, int32[rows], -1: none; answers as `advance`."""
         taken = tokens >= 0
-        answers = self._batch.advance(np.where(taken, self._batch_slots, NO_SLOT), tokens)
-        self._parameters.position += taken & (answers == ACCEPTED)
+        answers = self._advance(np.where(taken, self._batch_slots, NO_SLOT), tokens)
+        self._parameters.position += taken & ((answers == ACCEPTED) | (answers == UNFINISHED))
+        return answers
+
+    def _advance(self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
+        """`Batch.advance`; those of one step share its fuel."""
+        before = self._spent()
+        self._batch.advance_fuel = self._advance_left
+        answers = self._batch.advance(slots, tokens)
+        spent = self._spent() - before
+        self._advance_left = max(0, self._advance_left - spent)
+        self.fuel += spent
         return answers
 
     def _spent(self) -> int:
-        counters = self._batch.counter_values
-        return int(counters[COUNT_WORK] - counters[COUNT_VISITED])
+        return int(self._batch.counter_values[COUNT_WORK])
 
     def _write_end_sets(self) -> None:
         start = np.zeros(len(self._ends) + 1, np.int32)

@@ -126,7 +126,7 @@ def test_random_steps_with_prefetch(seed: int, budget_us: float | None, pool_mas
     fill()
     slots = np.arange(4, dtype=np.int32)
     ready = 0
-    for _ in range(60):
+    for _ in range(120):
         plan = batch.plan(slots)
         masks, before = shipped(batch, plan), snapshot(batch, slots.tolist())
         if rng.random() < 0.5:
