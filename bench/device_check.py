@@ -51,7 +51,7 @@ def problem(vocabulary: int, rng: np.random.Generator) -> dict[str, Any]:
         "logits": logits,
         "mask_ids": np.resize(np.array(kinds, np.int32), ROWS),
         "pool": pool,
-        "end_allowed": rng.integers(0, 2, ROWS).astype(np.uint8),
+        "end_allowed": rng.integers(0, 4, ROWS).astype(np.uint32),
         "end_sets": EndSets.same(ROWS, [3, vocabulary - 1]),
         "parameters": SamplingParameters.build(
             ROWS,
@@ -118,13 +118,20 @@ def check_grammars(steps: int = 24) -> int:
     end = len(tokens) - 1
     vocabulary = stepmask.Vocabulary.from_bytes(tokens, eos=[end], special=[end])
     patterns = ["20[0-9]{2}-(0[1-9]|1[0-2])", "(yes|no|yesno)", "(a|ab|abc|b){1,9}", "[^x]{1,9}y", "(ab|c)*", "[a-z]+"]
-    compiled = [stepmask.compile(stepmask.regex(pattern), vocabulary) for pattern in patterns]
+    recursive = [stepmask.json_value(), stepmask.gbnf('root ::= "(" root{0,2} ")" | "[" [a-c]{2,4} "]"')]
+    grammars = [*map(stepmask.regex, patterns), *recursive]
+    compiled = [stepmask.compile(grammar, vocabulary) for grammar in grammars]
     rows = 4 * len(compiled)
     mirror = PoolMirror(Batch(vocabulary, 2, None), "cuda")
     device = DeviceGrammars(vocabulary, mirror, rows, backend="triton")
     numbers = [device.add(one) for one in compiled]
-    for row in range(rows):
-        device.start(row, numbers[row % len(compiled)], eos=(end,))
+    assert None not in numbers
+
+    def begin() -> None:
+        for row in range(rows):
+            device.start(row, numbers[row % len(compiled)], eos=(end,))
+
+    begin()
     sampler = DeviceSampler(vocabulary.width, rows, "cuda", backend="triton")
     values = np.random.default_rng(0).normal(size=(steps, rows, vocabulary.width)).astype(np.float32)
     logits, position = (
@@ -143,14 +150,12 @@ def check_grammars(steps: int = 24) -> int:
         device.advance(out.tokens)
         position.add_(1)
 
-    start = {name: getattr(device, name).clone() for name in ("state", "position", "mask_ids", "end_allowed")}
     step()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
-    for name, value in start.items():
-        getattr(device, name).copy_(value)
+    begin()
     position.zero_()
     host = Batch(vocabulary, rows, None)
     slots = np.array([host.add(compiled[row % len(compiled)], eos=[end]) for row in range(rows)], np.int32)
@@ -167,6 +172,7 @@ def check_grammars(steps: int = 24) -> int:
         np.testing.assert_array_equal(out.tokens.cpu().numpy(), result.tokens)
         host.advance(slots, result.tokens)
         count += int((result.tokens >= 0).sum())
+    assert not device.escaped.any()
     return count
 
 

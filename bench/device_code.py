@@ -47,7 +47,8 @@ def launches(vocabulary: int, dtype: Any) -> dict[str, tuple[Any, tuple[Any, ...
     import numpy as np
     import torch
 
-    from stepmask.masks.device import advance_triton
+    from stepmask.masks.device import advance_triton, pushdown_triton
+    from stepmask.masks.device.pushdowns import LEVELS, MAX_PUSHED
     from stepmask.masks.device.sampler import CAPACITY, TILE
     from stepmask.masks.device.sampling_triton import TritonSampler
     from stepmask.masks.device.tables import (
@@ -76,24 +77,33 @@ def launches(vocabulary: int, dtype: Any) -> dict[str, tuple[Any, tuple[Any, ...
     pool = DeviceTables.of(
         MaskTables(np.zeros((2, -(-vocabulary // 32)), np.uint32), *[np.zeros(2, np.int32)] * 3), device
     )
-    allowed, ends = torch.ones(rows, dtype=torch.uint8), DeviceEnds.of(EndSets.same(rows, [1, 2]), device, most=4)
+    flags = torch.ones(rows, dtype=torch.uint8)
+    allowed, ends = torch.ones(rows, dtype=torch.int32), DeviceEnds.of(EndSets.same(rows, [1, 2]), device, most=4)
     out = DeviceResult.empty(rows, device)
     for values in ({}, {"top_p": 0.9, "want_logprob": True}):
         parameters = DeviceParameters.of(SamplingParameters.build(rows, **values), device)
         sampler.sample(logits, numbers, ids, pool, allowed, ends, parameters, out)
     candidates = DeviceCandidates.empty(rows, device)
-    sampler.look_ahead(logits, numbers, allowed, pool.dense[0], ends, parameters, out.tokens, candidates)
+    sampler.look_ahead(logits, numbers, flags, pool.dense[0], ends, parameters, out.tokens, candidates)
     sampler.apply_masks(logits, numbers, ids, pool, allowed, ends)
     # `DeviceGrammars` needs a batch, and that its kernels; the types of its arrays are enough here.
     words, numbers64 = torch.zeros(rows, dtype=torch.int32), torch.zeros(rows, dtype=torch.int64)
     grammars: Any = SimpleNamespace(
-        image=words, directory=numbers64, token_start=words, token_bytes=allowed, token_text=allowed,
+        images=SimpleNamespace(image=words, directory=numbers64), token_start=words,
+        token_bytes=flags, token_text=flags,
         vocabulary=SimpleNamespace(size=vocabulary), grammar=words, state=words, position=words, min_tokens=words,
-        ends=SimpleNamespace(tokens=torch.zeros(rows, MAX_ENDS, dtype=torch.int32), count=words), mask_ids=words,
-        end_allowed=allowed, accepted=allowed,
+        ends=SimpleNamespace(tokens=torch.zeros(rows, MAX_ENDS, dtype=torch.int32), count=words),
+        end_names=torch.zeros(rows, MAX_ENDS, dtype=torch.int32), mask_ids=words,
+        end_allowed=allowed, accepted=flags, escaped=flags,
     )  # fmt: skip
     arguments, constants = advance_triton.launch_of(grammars, ids)
     found["advance"] = (advance_triton.advance, arguments, constants)
+    pushdowns: Any = SimpleNamespace(
+        rows=grammars, images=grammars.images, grammar=words, state=words, depth=words,
+        stack=torch.zeros(rows, LEVELS, dtype=torch.int32), fresh=torch.zeros(rows, MAX_PUSHED, dtype=torch.int32),
+    )  # fmt: skip
+    arguments, constants = pushdown_triton.launch_of(pushdowns, ids)
+    found["advance_pushdown"] = (pushdown_triton.advance_pushdown, arguments, constants)
     return found
 
 
@@ -202,9 +212,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     if options.bytes_only:
-        from device_bytes import count_rows
+        from device_bytes import count_advances, count_rows
 
-        print(json.dumps(count_rows(options.vocabulary, ROWS)))
+        print(json.dumps({"rows": count_rows(options.vocabulary, ROWS), "advances": count_advances()}))
         return 0
     report: dict[str, Any] = {"versions": versions("triton", "torch", "numpy"), "vocabulary": options.vocabulary}
     print(", ".join(f"{name} {version}" for name, version in report["versions"].items()))
@@ -216,7 +226,8 @@ def main() -> int:
         if done.returncode:
             print(done.stderr, file=sys.stderr)
             return 1
-        report["bytes"] = json.loads(done.stdout)
+        counted_bytes = json.loads(done.stdout)
+        report["bytes"], report["advances"] = counted_bytes["rows"], counted_bytes["advances"]
         print()
         rows = [
             [name, form, *(f"{counted[key]:,}" for key in ("read", "written", "floor")), f"{counted['ratio']:.2f}"]
@@ -224,6 +235,11 @@ def main() -> int:
             for form, counted in forms.items()
         ]
         print(table(["bytes of one row", "logits", "read", "written", "floor", "of the floor"], rows))
+        rows = [
+            [name, str(moved["tokens"]), f"{moved['mean']:,.0f}", f"{moved['most']:,.0f}"]
+            for name, moved in report["advances"].items()
+        ]
+        print(table(["bytes of advancing", "tokens", "mean", "most"], rows))
     print(f"\n{write_json(options.out, 'device-code', report)}")
     return 0
 

@@ -31,7 +31,7 @@ from stepmask.masks.arena import ACCEPTED, REFUSED
 from stepmask.masks.layout import READY
 from stepmask.masks.outcome import Outcome
 from stepmask.masks.sampling import SampleResult
-from stepmask.masks.tables import KIND_DENSE, KIND_EMPTY, KIND_SHIFT, UNCONSTRAINED, MaskTables
+from stepmask.masks.tables import ALL_ENDS, KIND_DENSE, KIND_EMPTY, KIND_SHIFT, UNCONSTRAINED, MaskTables, end_bits
 
 #: What is added to the logit of the token that the model wants to write.
 _PEAK = np.float32(20.0)
@@ -149,7 +149,7 @@ class PeerRows(Rows):
             mask_ids[row] = KIND_DENSE << KIND_SHIFT | row
         none = np.zeros(rows, np.bool_)
         status = np.full(rows, READY, np.uint8)
-        self._current = StepPlan(decoding.copy(), status, none, mask_ids, decoding.astype(np.uint8), none)
+        self._current = StepPlan(decoding.copy(), status, none, mask_ids, end_bits(decoding), none)
         return self._current
 
     def fill(self) -> None:
@@ -165,7 +165,8 @@ class PeerRows(Rows):
         else:
             self._fill(rows)
         for row in rows:
-            plan.end_allowed[row] = self._dense[row, self._end >> 5] >> (self._end & 31) & 1
+            legal = self._dense[row, self._end >> 5] >> (self._end & 31) & 1
+            plan.end_allowed[row] = ALL_ENDS if legal else 0
         self.fill_s.append(time.perf_counter() - start)
 
     def _fill(self, rows: Sequence[int]) -> None:

@@ -15,7 +15,7 @@ from .determinize import Dfa
 from .expression import Ranges
 from .link import Frames, link
 from .loops import find_loops, spread_loops
-from .members import ANY, FAR, Guards
+from .members import ANY, FAR, Guards, Term
 from .position import Int32Array, Uint8Array
 
 
@@ -136,7 +136,7 @@ def _add_guards(arrays: dict[str, Any], frames: Frames) -> None:
     keys = np.full(n_states, -1, np.int64)
     state_costs, frame_costs = np.full(n_states, -1, np.int32), np.full(n_frames, -1, np.int32)
     operations: list[tuple[int, int, int]] = []
-    terms: list[tuple[int, int, int, int]] = []
+    terms: list[Term] = []
     term_count = np.zeros(n_frames + 1, np.int32)
     rows: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
     used = 0
@@ -161,9 +161,10 @@ def _add_guards(arrays: dict[str, Any], frames: Frames) -> None:
     arrays["state_keys"], arrays["operation_start"] = keys, start
     arrays["operation_bit"], arrays["operation_target"] = (table[:, i].astype(np.int32) for i in (1, 2))
     arrays["term_start"] = np.cumsum(term_count, dtype=np.int32)
-    columns = np.array(terms, np.int64).reshape(-1, 4)
-    for i, name in enumerate(("required", "forbidden", "minimum", "maximum")):
-        arrays[f"term_{name}"] = columns[:, i].copy()
+    for name in ("required", "forbidden", "minimum", "maximum"):
+        arrays[f"term_{name}"] = np.array([getattr(term, name) for term in terms], np.int64)
+    arrays["group_start"] = np.cumsum([0, *(len(term.groups) for term in terms)], dtype=np.int32)
+    arrays["group_mask"] = np.array([mask for term in terms for mask in term.groups], np.int64)
     arrays["state_costs"], arrays["frame_costs"] = state_costs, frame_costs
     arrays["member_cost"] = np.concatenate(rows).astype(np.int32)
 

@@ -19,11 +19,13 @@ state, if ``frame_maximum < 0 or r + 1 < frame_maximum``. `r` is the frame's *re
 call; where there is no maximum it saturates at ``max(frame_minimum - 1, 0)``.
 In a frame of *members* (an object's, in any order) the register holds a bit for each member that was there, and from
 bit `frame_minimum` on their number, up to `frame_maximum`. The frame's conditions are the terms `term_start[f]` to
-`term_start[f + 1]`: one is met where all of `term_required` and none of `term_forbidden` were there, at least
-`term_minimum` and at most `term_maximum` members in all. It can still be met where none of the forbidden were there
-and the members that are there, with the required ones that lack, are not too many. The frame may return in a final
-state if a condition is met. A state's *operations* read nothing: ``operation_bit`` must be clear and is set (`ANY`:
-there is no bit), the number goes up, and the state becomes ``operation_target``, if a condition can still be met then.
+`term_start[f + 1]`: one is met where all of `term_required` and none of `term_forbidden` were there, one of each group
+(`group_mask[i]`, i from `group_start[term]` on; none has members in common with another or with the required), at
+least `term_minimum` and at most `term_maximum` members in all. It can still be met where none of the forbidden were
+there and the members that are there, with the required ones that lack and one of each group of which none is there,
+are not too many. The frame may return in a final state if a condition is met. A state's *operations* read nothing:
+``operation_bit`` must be clear and is set (`ANY`: there is no bit), the number goes up, and the state becomes
+``operation_target``, if a condition can still be met then.
 ``state_keys[s] >= 0`` (flag GUARDED): the members that may begin next; the state is dead, or if it is final may only
 return, unless one of them is allowed.
 A called frame never matches the empty string; callers bypass it where the repeat may be empty.
@@ -46,7 +48,7 @@ import numpy.typing as npt
 from .errors import GrammarError
 
 MAGIC = 0x4B534D50455453  # "STEPMSK"
-VERSION = 3
+VERSION = 4
 HEADER_WORDS = 64
 
 # Header words (int64).
@@ -87,7 +89,7 @@ SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
     ("frame_length", np.int64),  # [n_frames] fewest bytes of a string of the frame
     ("frame_first", np.int64),  # [n_frames * 4] bytes that its strings begin with, a bit each
     ("frame_follow", np.int64),  # [n_frames * 4] bytes that may come next when it has returned
-    # From here to `term_maximum`: empty where there is no frame of members.
+    # From here to `group_mask`: empty where there is no frame of members.
     ("state_keys", np.int64),  # [n_states] the members that may begin next, a bit each; -1: nothing is asked
     ("operation_start", np.int32),  # [n_states + 1] where the operations of a state begin
     ("operation_bit", np.int32),  # [operations] bit of the member that begins, or ANY
@@ -103,6 +105,8 @@ SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
     ("term_forbidden", np.int64),  # [terms]
     ("term_minimum", np.int64),  # [terms] members
     ("term_maximum", np.int64),  # [terms]
+    ("group_start", np.int32),  # [terms + 1] where the groups of a condition begin
+    ("group_mask", np.int64),  # [groups] bit sets
     ("loop_start", np.int32),  # [n_loops + 1] where the code point ranges of a loop class begin, in pairs
     ("loop_ranges", np.int32),  # [2 * ranges] first, last, first, last, ...
     ("lazy_edge_start", np.int32),  # [lazy_states + 1]

@@ -38,8 +38,11 @@ from .utf8 import fragment
 #: Up to so many copies of a class or literal are added one by one, about 5 us each; others by copying arrays, about
 #: 40 us in all.
 _FEW_COPIES = 4
-#: Members of state sets visited for each position of an operand of an intersection, about 5 ns each, to have its DFA.
-_REDUCING_WORK = 64
+#: Members of state sets visited for each position of an operand of an intersection, about 5 ns each, to have its DFA,
+#: and states before that is minimal for each position. What comes of an intersection is worth more: it has grown, and
+#: grows again with each further operand.
+_REDUCING_WORK, _REDUCING_STATES = 64, 1
+_PRODUCT_WORK, _PRODUCT_STATES = 4096, 64
 #: In the alphabet of a lookahead: any symbol that is no byte.
 OTHER = 256
 
@@ -235,7 +238,9 @@ def closed_positions(node: Expression, limits: Limits) -> PositionAutomaton:
         if len(operands) == 1:
             return closed_positions(operands[0], limits)
         result = _reduced(closed_positions(operands[0], limits))
-        for operand in operands[1:]:
+        for i, operand in enumerate(operands[1:]):
+            if i:
+                result = _reduced(result, _PRODUCT_WORK, _PRODUCT_STATES)
             other = _reduced(closed_positions(operand, limits))
             result = intersection(result, other, limits.max_product_states, place_of(node.source))
         return result
@@ -247,10 +252,12 @@ def closed_positions(node: Expression, limits: Limits) -> PositionAutomaton:
     return build_positions(node, limits)
 
 
-def _reduced(automaton: PositionAutomaton) -> PositionAutomaton:
+def _reduced(
+    automaton: PositionAutomaton, work: int = _REDUCING_WORK, states: int = _REDUCING_STATES
+) -> PositionAutomaton:
     """The minimal DFA of an operand where that is quickly found and not larger: it makes the product smaller."""
     n = automaton.n_states
-    dfa = determinize(automaton, 256, n, _REDUCING_WORK * n)
+    dfa = determinize(automaton, 256, states * n, work * n)
     return automaton if dfa is None or dfa.n_states > n else positions_of_dfa(dfa)
 
 

@@ -165,12 +165,16 @@ class Member(Expression):
 
 @dataclass(frozen=True)
 class Condition:
-    """What must hold of the members of a list: bit sets of those that must and must not be there, and their number."""
+    """What must hold of the members of a list: bit sets of those that must and must not be there, and their number.
+
+    Of each set in `groups` at least one must be there; they have no members in common with each other or `required`.
+    """
 
     required: int = 0
     forbidden: int = 0
     minimum: int = 0
     maximum: int | None = None
+    groups: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ members it lacks; since any other member may be added one by one, no more than t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,19 +42,29 @@ class Part(Expression):
     body: Expression
 
 
+class Term(NamedTuple):
+    """A condition that can be met (`Condition` has the fields); without a maximum it is `_NO_MAXIMUM`."""
+
+    required: int
+    forbidden: int
+    minimum: int
+    maximum: int
+    groups: tuple[int, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Guards:
     """What is asked of the register of a frame of members.
 
     `keys` [states] int64: the members that may begin next, a bit each, where going on from a state needs one of them to
     be allowed; -1 where nothing is asked. `operations`: (state, bit, target), sorted. `terms`: the conditions that can
-    be met, (required, forbidden, minimum, maximum) each. The number of members is counted up to `most`, from bit
+    be met. The number of members is counted up to `most`, from bit
     `shift` of the register on.
     """
 
     keys: npt.NDArray[np.int64]
     operations: list[tuple[int, int, int]]
-    terms: list[tuple[int, int, int, int]]
+    terms: list[Term]
     shift: int
     most: int
     #: Byte edges, (state, target) [edges, 2], and whether the list may end before another member begins [states].
@@ -86,12 +97,16 @@ class Guards:
         """Fewest bytes that a list of one member lacks."""
         best = FAR
         bits = 0 if first == self.shift else 1 << first
-        for required, forbidden, minimum, maximum in self.terms:
+        for required, forbidden, minimum, maximum, groups in self.terms:
             lacking = [bit for bit in range(self.shift) if required & ~bits & 1 << bit]
+            for mask in groups:
+                if not mask & bits:
+                    lacking.append(min((b for b in range(self.shift) if mask & 1 << b), key=lambda b: between[b]))
             if forbidden & bits or 1 + len(lacking) > maximum:
                 continue
             total = sum(int(between[bit]) for bit in lacking)
-            others = [int(between[b]) for b in range(self.shift) if not (bits | required | forbidden) & 1 << b]
+            used = bits | forbidden | sum(1 << bit for bit in lacking)
+            others = [int(between[b]) for b in range(self.shift) if not used & 1 << b]
             more = max(minimum - 1 - len(lacking), 0)
             others = sorted([*others, *[int(between[self.shift])] * more])[:more]
             best = min(best, total + sum(others) if len(others) == more else FAR)
@@ -110,7 +125,7 @@ def after_member(node: Members, bits: int, count: int, option: Member) -> tuple[
             return None
         bits |= 1 << option.bit
     for condition in node.accept:
-        lacking = (condition.required & ~bits).bit_count()
+        lacking = (condition.required & ~bits).bit_count() + sum(not mask & bits for mask in condition.groups)
         enough = condition.maximum is None or count + 1 + lacking <= condition.maximum
         if enough and not condition.forbidden & bits:
             return bits, count + 1
@@ -122,6 +137,7 @@ def accepts(node: Members, bits: int, count: int) -> bool:
     return any(
         not condition.required & ~bits
         and not condition.forbidden & bits
+        and all(mask & bits for mask in condition.groups)
         and condition.minimum <= count
         and (condition.maximum is None or count <= condition.maximum)
         for condition in node.accept
@@ -155,22 +171,25 @@ def _counted(condition: Condition) -> int:
     return max(condition.minimum, 0 if condition.maximum is None else condition.maximum + 1)
 
 
-def terms_of(node: Members, available: int) -> list[tuple[int, int, int, int]]:
+def terms_of(node: Members, available: int) -> list[Term]:
     """The conditions that lists of at least one of the `available` members (a set of bits) can meet."""
-    found: dict[tuple[int, int, int, int], None] = {}
+    found: dict[Term, None] = {}
     keys = available & ~(1 << ANY)
     for condition in node.accept:
         maximum = _NO_MAXIMUM if condition.maximum is None else condition.maximum
         minimum = max(condition.minimum, 0)
         forbidden = condition.forbidden & keys
         others = keys & ~forbidden
-        if condition.required & ~others or condition.required.bit_count() > maximum or minimum > maximum:
+        groups = tuple(mask & others for mask in condition.groups)
+        if condition.required & ~others or not all(groups) or minimum > maximum:
+            continue
+        if condition.required.bit_count() + len(groups) > maximum:
             continue
         if maximum < 1 or (not others and not available >> ANY & 1):
             continue
         if not available >> ANY & 1 and others.bit_count() < minimum:
             continue
-        found[condition.required, forbidden, minimum, maximum] = None
+        found[Term(condition.required, forbidden, minimum, maximum, groups)] = None
     return list(found)
 
 
@@ -192,7 +211,7 @@ def guards_of(node: Members, dfa: Dfa, operations: dict[int, int]) -> Guards:
     terms = terms_of(node, available)
     keys, ends = _next_members(table, dfa.final, found)
     # A member without a bit does no harm where no number of members is too large.
-    free = available >> ANY & 1 and all(maximum == _NO_MAXIMUM for *_, maximum in terms)
+    free = available >> ANY & 1 and all(term.maximum == _NO_MAXIMUM for term in terms)
     open_ = ends | (bool(free) & (keys >> ANY & 1 != 0))
     asked = ~open_
     for state in np.flatnonzero(open_ & (dfa.final != 0)).tolist():

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from ..masks.arena import ACCEPTED
 from ..masks.batch import Batch
 from ..masks.late import legal_candidates
-from ..masks.layout import LIMIT, PENDING
+from ..masks.layout import LIMIT, MAX_ENDS, PENDING
 from ..masks.outcome import Late
 from ..masks.sampling import Sampler, SamplingParameters
-from ..masks.tables import KIND_EMPTY, KIND_LIST, KIND_SHIFT, UNCONSTRAINED, EndSets, MaskTables
+from ..masks.tables import ALL_ENDS, KIND_EMPTY, KIND_LIST, KIND_SHIFT, UNCONSTRAINED, EndSets, MaskTables
 
 if TYPE_CHECKING:
     from typing import Any
@@ -52,7 +52,8 @@ class Sequences:
 
     `eos`: the end tokens (default: the vocabulary's). `pad`: a token that finished rows may also take. `min_tokens`,
     `text_start`: as of `Batch.add`. `budget_us`: as of `Batch`. `late`: what a row gets whose mask is not there within
-    it, FINISH or PARTIAL (or their values). Raises `ValueError` where no end token is known, or for another `late`.
+    it, FINISH or PARTIAL (or their values). Raises `ValueError` where no end token is known or there are more than 32,
+    `pad` among them, or for another `late`.
     """
 
     def __init__(
@@ -76,6 +77,8 @@ class Sequences:
         self.vocabulary = vocabulary
         self.ends = tuple(dict.fromkeys(int(token) for token in ends))
         self._closing = self.ends if pad is None else tuple(dict.fromkeys([*self.ends, int(pad)]))
+        if len(self._closing) > MAX_ENDS:
+            raise ValueError(f"at most {MAX_ENDS} end tokens, the padding token among them")
         self._min_tokens = min_tokens
         self._text_start = text_start
         self._states: OrderedDict[State, int] = OrderedDict()  # state -> slot or CLOSED_ROW, least recently used first
@@ -164,7 +167,7 @@ class Sequences:
         plan = self._batch.plan(np.where(closed, UNCONSTRAINED, slots[chosen]).astype(np.int32), self._late)
         closed |= plan.status == LIMIT  # such a row cannot go on
         mask_ids = np.where(closed, KIND_EMPTY << KIND_SHIFT, plan.mask_ids).astype(np.int32)
-        end_allowed = np.where(closed, 1, plan.end_allowed).astype(np.uint8)
+        end_allowed = np.where(closed, np.uint32(ALL_ENDS), plan.end_allowed)
         there = plan.status != PENDING
         self._apply(logits, chosen[there], mask_ids[there], end_allowed[there], closed[there])
         if not there.all():
@@ -175,7 +178,7 @@ class Sequences:
         logits: Any,
         rows: npt.NDArray[np.int64],
         mask_ids: npt.NDArray[np.int32],
-        end_allowed: npt.NDArray[np.uint8],
+        end_allowed: npt.NDArray[np.uint32],
         closed: npt.NDArray[np.bool_],
         tables: MaskTables | None = None,
     ) -> None:
@@ -221,14 +224,17 @@ class Sequences:
         tables = MaskTables(
             np.zeros((0, self._sampler.words), np.uint32), starts, lengths, np.concatenate([none, *lists])
         )
-        ends: npt.NDArray[np.bool_] = np.any(np.isin(candidates.tokens[: rows.size], self.ends) & legal, axis=1)
+        ends = np.zeros(rows.size, np.uint32)
+        for i, end in enumerate(self.ends):
+            ends |= ((candidates.tokens[: rows.size] == end) & legal).any(axis=1).astype(np.uint32) << np.uint32(i)
         ids = (KIND_LIST << KIND_SHIFT | np.arange(len(lists))).astype(np.int32)
-        self._apply(logits, rows[found], ids, ends[found].astype(np.uint8), np.zeros(len(lists), np.bool_), tables)
+        self._apply(logits, rows[found], ids, ends[found], np.zeros(len(lists), np.bool_), tables)
         rest = waiting & ~found
         if rest.any():
             plan = self._batch.plan(slots[rest], Late.FINISH)
             closed = plan.status == LIMIT
-            self._apply(logits, rows[rest], plan.mask_ids, plan.end_allowed | closed, closed)
+            end_allowed = np.where(closed, np.uint32(ALL_ENDS), plan.end_allowed)
+            self._apply(logits, rows[rest], plan.mask_ids, end_allowed, closed)
 
     def _sampler_of(self, rows: int) -> Sampler:
         if self._sampler_rows < rows:

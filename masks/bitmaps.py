@@ -15,23 +15,22 @@ from numba.extending import intrinsic
 
 # Words of a selection: what `select_tokens` reads.
 (
-    S_WORDS,  # words of a bitmap
+    S_FIRST,  # the first word to read
+    S_WORDS,  # the word after the last
     S_MASK,  # address of a bitmap: the accepted tokens are added to it
-    S_UNDECIDED,  # address of a bitmap: the undecided tokens are added to it
+    S_UNDECIDED,  # address of a bitmap: written
     S_VALID,
-    # Addresses of bitmaps, each of which may be 0.
-    S_SHORT,  # 0: none
-    S_MEMBERS,  # 0: none
-    S_LENGTH,  # 0: all
-    S_LONGER,  # 0: all
-    S_UNSETTLED,  # 0: none
-    S_AFTER_MEMBERS,  # 0: none
-    S_AFTER_LENGTH,  # 0: all
-    S_AFTER_LONGER,  # 0: all
-    # Words: rows in each of the lists APART, LEAVING, DEAD, OUTSIDE, AFTER_LEAVING, AFTER_OUTSIDE, FIRST, ALIVE.
-    S_COUNTS,
-) = range(13)
-LISTS = 8
+    S_SHORT,
+    S_MEMBERS,
+    S_LENGTH,
+    S_LONGER,
+    S_UNSETTLED,
+    S_AFTER_MEMBERS,
+    S_AFTER_LENGTH,
+    S_AFTER_LONGER,
+    S_COUNTS,  # words: rows in each of the lists LEAVING, DEAD, OUTSIDE, AFTER_LEAVING, AFTER_OUTSIDE, FIRST, ALIVE
+) = range(14)
+LISTS = 7
 S_ROWS = S_COUNTS + LISTS  # the addresses of the rows, one list after the other
 SELECTION_WORDS = S_ROWS + LISTS * 256 + 8
 
@@ -53,12 +52,11 @@ def fetch(builder: Any, address: Any) -> None:
 def select_tokens(typing_context, selection):  # type: ignore[no-untyped-def]
     """Accept and sort out tokens by the selection at this address; returns accepted | undecided << 32, both counted.
 
-    With P, L, D, O, L', O', B, A the unions of its lists of rows (L' and O' of a table that leaves each first byte out,
+    With L, D, O, L', O', B, A the unions of its lists of rows (L' and O' of a table that leaves each first byte out,
     B and A of one of first bytes alone), F = B & VALID - SHORT,
-    made = VALID - P - L - D - O + MEMBERS, after = F - L' - D - O' + AFTER_MEMBERS:
-    accepted = made & LENGTH | after & AFTER_LENGTH; undecided = what is in A and neither accepted nor in D nor in
-    P & VALID - L, of (L - made | made - LONGER) - F | L' & F - after | after - AFTER_LONGER | UNSETTLED - VALID.
-    A bitmap that is not there costs nothing; where A has no rows it is all tokens.
+    made = VALID - L - D - O + MEMBERS, after = F - L' - D - O' + AFTER_MEMBERS:
+    accepted = made & LENGTH | after & AFTER_LENGTH; undecided = what is in A and neither accepted nor in D, of
+    (L - made | made - LONGER) - F | L' & F - after | after - AFTER_LONGER | UNSETTLED - VALID.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -70,7 +68,7 @@ def select_tokens(typing_context, selection):  # type: ignore[no-untyped-def]
         def constant(value: int) -> Any:
             return ir.Constant(_I64, value)
 
-        words = word(constant(S_WORDS))
+        start, words = word(constant(S_FIRST)), word(constant(S_WORDS))
         fields = {name: word(constant(name)) for name in range(S_MASK, S_COUNTS)}
         counts = [word(constant(S_COUNTS + i)) for i in range(LISTS)]
         firsts = [constant(S_ROWS)]
@@ -106,18 +104,7 @@ def select_tokens(typing_context, selection):  # type: ignore[no-untyped-def]
                     builder.store(builder.or_(builder.load(found, align=8), row), found, align=8)
                 return builder.load(found, align=8)
 
-            def optional(field: int, default: int) -> Any:
-                """The bitmap, or `default` in all bits where there is none."""
-                found = cgutils.alloca_once(builder, kind)
-                builder.store(ir.Constant(kind, [default] * width), found, align=8)
-                with builder.if_then(builder.icmp_signed("!=", fields[field], constant(0))):
-                    builder.store(read(fields[field]), found, align=8)
-                return builder.load(found, align=8)
-
-            apart, leaving, dead, outside, after_leaving, after_outside, first = map(union, range(LISTS - 1))
-            everything = builder.icmp_signed("==", counts[-1], constant(0))
-            everything = builder.select(everything, ir.Constant(kind, [-1] * width), ir.Constant(kind, [0] * width))
-            alive = builder.or_(union(LISTS - 1), everything)
+            leaving, dead, outside, after_leaving, after_outside, first, alive = (union(i) for i in range(LISTS))
             valid = read(fields[S_VALID])
 
             def without(one: Any, other: Any) -> Any:
@@ -126,35 +113,33 @@ def select_tokens(typing_context, selection):  # type: ignore[no-untyped-def]
             def tokens(of: Any, members: int, *rows: Any) -> Any:
                 for row in rows:
                     of = without(of, row)
-                return builder.or_(of, optional(members, 0))
+                return builder.or_(of, read(fields[members]))
 
-            first = without(builder.and_(first, valid), optional(S_SHORT, 0))
-            made = tokens(valid, S_MEMBERS, apart, leaving, dead, outside)
+            first = without(builder.and_(first, valid), read(fields[S_SHORT]))
+            made = tokens(valid, S_MEMBERS, leaving, dead, outside)
             after = tokens(first, S_AFTER_MEMBERS, after_leaving, dead, after_outside)
             accepted = builder.or_(
-                builder.and_(made, optional(S_LENGTH, -1)), builder.and_(after, optional(S_AFTER_LENGTH, -1))
+                builder.and_(made, read(fields[S_LENGTH])), builder.and_(after, read(fields[S_AFTER_LENGTH]))
             )
-            undecided = builder.or_(without(builder.or_(apart, leaving), made), without(made, optional(S_LONGER, -1)))
+            undecided = builder.or_(without(leaving, made), without(made, read(fields[S_LONGER])))
             undecided = without(undecided, first)
             for more in (
                 builder.and_(after_leaving, without(first, after)),
-                without(after, optional(S_AFTER_LONGER, -1)),
-                without(optional(S_UNSETTLED, 0), valid),
+                without(after, read(fields[S_AFTER_LONGER])),
+                without(read(fields[S_UNSETTLED]), valid),
             ):
                 undecided = builder.or_(undecided, more)
             undecided = builder.and_(without(without(undecided, dead), accepted), alive)
-            undecided = without(undecided, without(builder.and_(apart, valid), leaving))
             mask = pointer(fields[S_MASK])
             builder.store(builder.or_(builder.load(mask, align=8), accepted), mask, align=8)
-            rest = pointer(fields[S_UNDECIDED])
-            builder.store(builder.or_(builder.load(rest, align=8), undecided), rest, align=8)
+            builder.store(undecided, pointer(fields[S_UNDECIDED]), align=8)
             for total, bits in zip(totals, (accepted, undecided), strict=True):
                 ones = builder.call(vector_function("llvm.ctpop", kind, kind), [bits])
                 more = builder.call(vector_function("llvm.vector.reduce.add", _I64, kind), [ones])
                 builder.store(builder.add(builder.load(total), more), total)
 
-        whole = builder.and_(words, constant(-_BLOCK))
-        with cgutils.for_range_slice(builder, constant(0), whole, constant(_BLOCK), _I64) as (at, _):
+        whole = builder.add(start, builder.and_(builder.sub(words, start), constant(-_BLOCK)))
+        with cgutils.for_range_slice(builder, start, whole, constant(_BLOCK), _I64) as (at, _):
             block(at, _BLOCK)
         with cgutils.for_range_slice(builder, whole, words, constant(1), _I64) as (at, _):
             block(at, 1)

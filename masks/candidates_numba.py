@@ -13,8 +13,10 @@ from .layout import PENDING
 from .noise import NOISE_MAX, ONE, gumbel, random_block, weight
 from .sampling_numba import TEMPERATURE_LOWEST
 from .scan_numba import highest_word, lowest_key_of, scan, top_k_key
+from .tables import ALL_ENDS
 
 _WAITING = np.uint8(PENDING)
+_EVERY_END = np.uint32(ALL_ENDS)
 
 
 @helper
@@ -240,7 +242,7 @@ def _candidate_rows(
         if want_logprob[i]:
             continue
         base = origin + rows[i] * stride
-        build_mask(first_mask, possible, end_tokens[end_start[i] : end_start[i + 1]], 1, vocabulary, mask)
+        build_mask(first_mask, possible, end_tokens[end_start[i] : end_start[i + 1]], _EVERY_END, vocabulary, mask)
         best_key, best_token, legal = scan(bits, base, shift, mask, vocabulary, block_key)
         if best_token < 0:
             continue

@@ -5,7 +5,10 @@ from __future__ import annotations
 from .._numba import helper
 from .context_begin import begin_context
 from .context_walk import FAILED
+from .few import intern_total, work_of_total
+from .fuel import affords, count, fuel_left
 from .known import load_known
+from .lanes import may_run
 from .layout import (
     B_DENSE_USED,
     B_EPOCH,
@@ -13,7 +16,6 @@ from .layout import (
     B_JOB,
     B_JOB_EVENTS,
     B_JOB_KEYS,
-    B_JOB_TOTAL,
     B_LIST_TOKENS_HALF,
     B_LIST_TOKENS_USED,
     B_LIST_USED,
@@ -26,14 +28,17 @@ from .layout import (
     CONTEXT_ABOVE,
     CONTEXT_ADDED,
     CONTEXT_BELOW,
+    CONTEXT_BUCKETS,
     CONTEXT_ITEM,
     CONTEXT_ITEMS,
     CONTEXT_MASK,
+    CONTEXT_NEXT,
     CONTEXT_RETURN,
     CONTEXT_ROOM,
     CONTEXT_STATE,
     CONTEXT_WORDS,
     COUNT_MISSES,
+    COUNT_WORK,
     G_AUTOMATON,
     G_CONTEXT_COUNT,
     G_CONTEXT_EPOCH,
@@ -56,8 +61,6 @@ from .layout import (
     J_ADDED,
     J_EVENT_COUNT,
     J_KEY_COUNT,
-    J_KEY_HIGH,
-    J_KEY_LOW,
     J_REGISTER,
     J_ROOM,
     J_STAGE,
@@ -70,11 +73,11 @@ from .layout import (
     KIND_SHIFT,
     KIND_SINGLE,
     LIST_BEGIN,
+    LIST_BUCKETS,
     LIST_HIGH,
     LIST_LENGTH,
     LIST_LOW,
-    LIST_REST,
-    LIST_SPACE,
+    LIST_NEXT,
     LIST_WORDS,
     MAX_CONTEXTS,
     MAX_EVENTS,
@@ -89,8 +92,13 @@ from .lazy import mix
 from .leaving import RETURNS
 from .machine import FAR, counter_distances
 from .memory import call_kernel, load_i32, load_i64, shift_right, store_i32, store_i64
-from .pool import count, intern_mask, new_epoch, resolve
-from .trie import V_BYTE_NODE, V_MAX_BYTES
+from .pool import mask_cost, new_epoch, resolve
+from .trie import V_MAX_BYTES
+
+#: What the walk of a context has found leaving its frame, that is sorted into lists in the time of one byte edge.
+EVENTS_A_UNIT = 2
+#: Heads of chains that are cleared in the time of one byte edge.
+BUCKETS_A_UNIT = 16
 
 #: Instead of a context's number: the mask cannot be known now, or a limit of the stack graph was passed, or contexts
 #: were forgotten meanwhile, or contexts do not suffice.
@@ -115,13 +123,11 @@ def room_for_mask(batch):  # type: ignore[no-untyped-def]
 
 @helper
 def _find_context(grammar, key, below, above):  # type: ignore[no-untyped-def]
-    """Number of the context of this key; where there is none, -1 - the place for it in the table."""
+    """Number of the context of this key; where there is none, -1 - its bucket."""
     table, contexts = load_i64(grammar, G_CONTEXT_TABLE), load_i64(grammar, G_CONTEXTS)
-    place = shift_right(mix(mix(key, below), above), 1) & (2 * MAX_CONTEXTS - 1)
-    while True:
-        number = load_i32(table, place) - 1
-        if number < 0:
-            return -1 - place
+    bucket = shift_right(mix(mix(key, below), above), 1) & (CONTEXT_BUCKETS - 1)
+    number = load_i32(table, bucket) - 1
+    while number >= 0:
         context = contexts + 8 * CONTEXT_WORDS * number
         if (
             load_i64(context, CONTEXT_STATE) == key
@@ -129,7 +135,8 @@ def _find_context(grammar, key, below, above):  # type: ignore[no-untyped-def]
             and load_i64(context, CONTEXT_ABOVE) == above
         ):
             return number
-        place = (place + 1) & (2 * MAX_CONTEXTS - 1)
+        number = load_i64(context, CONTEXT_NEXT) - 1
+    return -1 - bucket
 
 
 @helper
@@ -177,34 +184,38 @@ def _new_context(batch, grammar, vocabulary, key, below, above):  # type: ignore
     own_above = _with_vocabulary(batch, vocabulary, own_above)
     number = _find_context(grammar, key, own_below, own_above)
     if number < 0:  # else there is one that does for fewer registers, as it was found in another way
-        place = -1 - number
+        table, bucket = load_i64(grammar, G_CONTEXT_TABLE), -1 - number
         number = load_i64(grammar, G_CONTEXT_COUNT)
         store_i64(grammar, G_CONTEXT_COUNT, number + 1)
-        store_i32(load_i64(grammar, G_CONTEXT_TABLE), place, number + 1)
+        newest = load_i64(grammar, G_CONTEXTS) + 8 * CONTEXT_WORDS * number
+        store_i64(newest, CONTEXT_NEXT, load_i32(table, bucket))
+        store_i32(table, bucket, number + 1)
     context = load_i64(grammar, G_CONTEXTS) + 8 * CONTEXT_WORDS * number
     store_i64(context, CONTEXT_STATE, key)
     store_i64(context, CONTEXT_BELOW, own_below)
     store_i64(context, CONTEXT_ABOVE, own_above)
-    _store_lists(batch, grammar, vocabulary, context)
+    _store_lists(batch, grammar, context)
     return number
 
 
 @helper
-def _forget_contexts(grammar):  # type: ignore[no-untyped-def]
+def _forget_contexts(batch, grammar):  # type: ignore[no-untyped-def]
+    # A piece of its own, which is seldom taken.
+    count(batch, COUNT_WORK, (CONTEXT_BUCKETS + LIST_BUCKETS) // BUCKETS_A_UNIT)
     table = load_i64(grammar, G_CONTEXT_TABLE)
-    for place in range(2 * MAX_CONTEXTS):
-        store_i32(table, place, 0)
+    for bucket in range(CONTEXT_BUCKETS):
+        store_i32(table, bucket, 0)
     table = load_i64(grammar, G_LIST_TABLE)
-    for place in range(2 * MAX_LISTS):
-        store_i32(table, place, 0)
+    for bucket in range(LIST_BUCKETS):
+        store_i32(table, bucket, 0)
     for field in (G_CONTEXT_COUNT, G_LIST_COUNT, G_ITEM_COUNT, G_LIST_NODES_USED):
         store_i64(grammar, field, 0)
     store_i64(grammar, G_CONTEXT_EPOCH, load_i64(grammar, G_CONTEXT_EPOCH) + 1)
 
 
 @helper
-def _intern_nodes(grammar, length):  # type: ignore[no-untyped-def]
-    """(number of the list of the `length` trie nodes behind all others in G_LIST_NODES, kept there; is it new?)."""
+def _intern_list(grammar, length):  # type: ignore[no-untyped-def]
+    """Number of the list of the `length` trie nodes behind all others in G_LIST_NODES, kept there if it is new."""
     used = load_i64(grammar, G_LIST_NODES_USED)
     nodes = load_i64(grammar, G_LIST_NODES)
     low, high = 0x3243F6A8885A308D + length, 0x13198A2E03707344
@@ -214,8 +225,8 @@ def _intern_nodes(grammar, length):  # type: ignore[no-untyped-def]
         high = (high ^ node) * -0x4B47D0C5A6B1E0A3
         high ^= shift_right(high, 29)
     table, lists = load_i64(grammar, G_LIST_TABLE), load_i64(grammar, G_LISTS)
-    place = shift_right(low, 1) & (2 * MAX_LISTS - 1)
-    number = load_i32(table, place) - 1
+    bucket = shift_right(low, 1) & (LIST_BUCKETS - 1)
+    number = load_i32(table, bucket) - 1
     while number >= 0:
         entry = lists + 8 * LIST_WORDS * number
         if (
@@ -223,53 +234,23 @@ def _intern_nodes(grammar, length):  # type: ignore[no-untyped-def]
             and load_i64(entry, LIST_HIGH) == high
             and load_i64(entry, LIST_LENGTH) == length
         ):
-            return number, False
-        place = (place + 1) & (2 * MAX_LISTS - 1)
-        number = load_i32(table, place) - 1
+            return number
+        number = load_i64(entry, LIST_NEXT) - 1
     number = load_i64(grammar, G_LIST_COUNT)
     store_i64(grammar, G_LIST_COUNT, number + 1)
-    store_i32(table, place, number + 1)
     entry = lists + 8 * LIST_WORDS * number
+    store_i64(entry, LIST_NEXT, load_i32(table, bucket))
+    store_i32(table, bucket, number + 1)
     store_i64(entry, LIST_BEGIN, used)
     store_i64(entry, LIST_LENGTH, length)
     store_i64(entry, LIST_LOW, low)
     store_i64(entry, LIST_HIGH, high)
-    store_i64(entry, LIST_SPACE, -1)
     store_i64(grammar, G_LIST_NODES_USED, used + length)
-    return number, True
+    return number
 
 
 @helper
-def _intern_list(grammar, vocabulary, length):  # type: ignore[no-untyped-def]
-    """Number of the list of the `length` trie nodes behind all others in G_LIST_NODES, and of its parts."""
-    begin = load_i64(grammar, G_LIST_NODES_USED)
-    whole, new = _intern_nodes(grammar, length)
-    space = load_i32(load_i64(vocabulary, V_BYTE_NODE), 0x20)
-    nodes = load_i64(grammar, G_LIST_NODES)
-    found = False
-    for i in range(begin, begin + length):
-        found = found or load_i32(nodes, i) == space
-    if new and found and length > 1:
-        # What follows one space is half of all tokens: one context for all lists.
-        entry = load_i64(grammar, G_LISTS) + 8 * LIST_WORDS * whole
-        for part in range(2):
-            used = load_i64(grammar, G_LIST_NODES_USED)
-            n = 0
-            for i in range(begin, begin + length):
-                node = load_i32(nodes, i)
-                if (node == space) == (part == 0):
-                    store_i32(nodes, used + n, node)
-                    n += 1
-            if n > 0:
-                number, _ = _intern_nodes(grammar, n)
-                store_i64(entry, LIST_SPACE + part, number)
-            else:
-                store_i64(entry, LIST_REST, load_i64(entry, LIST_SPACE))
-    return whole
-
-
-@helper
-def _store_lists(batch, grammar, vocabulary, context):  # type: ignore[no-untyped-def]
+def _store_lists(batch, grammar, context):  # type: ignore[no-untyped-def]
     """Give a new context the lists that its walk found."""
     job = load_i64(batch, B_JOB)
     events, keys = load_i64(batch, B_JOB_EVENTS), load_i64(batch, B_JOB_KEYS)
@@ -298,7 +279,7 @@ def _store_lists(batch, grammar, vocabulary, context):  # type: ignore[no-untype
         used = load_i64(grammar, G_LIST_NODES_USED)
         for i in range(length):
             store_i32(nodes, used + i, load_i32(nodes, begin + i))
-        list_number = _intern_list(grammar, vocabulary, length)
+        list_number = _intern_list(grammar, length)
         if load_i64(key, KEY_CALL) == RETURNS:
             store_i64(context, CONTEXT_RETURN, list_number)
         else:
@@ -314,27 +295,19 @@ def _store_lists(batch, grammar, vocabulary, context):  # type: ignore[no-untype
 
 
 @helper
-def may_run(batch, low, high):  # type: ignore[no-untyped-def]
-    """Is the job idle, or this one?"""
-    job = load_i64(batch, B_JOB)
-    return load_i64(job, J_STAGE) == IDLE or (load_i64(job, J_KEY_LOW) == low and load_i64(job, J_KEY_HIGH) == high)
+def _has_room(grammar):  # type: ignore[no-untyped-def]
+    """Is there room for one more context, whatever it has?"""
+    return (
+        load_i64(grammar, G_CONTEXT_COUNT) < MAX_CONTEXTS
+        and load_i64(grammar, G_LIST_COUNT) + MAX_KEYS <= MAX_LISTS
+        and load_i64(grammar, G_ITEM_COUNT) + MAX_KEYS <= MAX_ITEMS
+        and load_i64(grammar, G_LIST_NODES_USED) + 2 * MAX_EVENTS <= MAX_LIST_NODES
+    )
 
 
 @helper
-def parts_of(grammar, list_number):  # type: ignore[no-untyped-def]
-    """The two lists, perhaps equal, whose contexts are those of `list_number` (WHOLE, or perhaps INCLUSIVE)."""
-    if list_number == WHOLE:
-        return list_number, list_number
-    entry = load_i64(grammar, G_LISTS) + 8 * LIST_WORDS * (list_number & ~INCLUSIVE)
-    if load_i64(entry, LIST_SPACE) < 0:
-        return list_number, list_number
-    flag = list_number & INCLUSIVE
-    return load_i64(entry, LIST_SPACE) | flag, load_i64(entry, LIST_REST) | flag
-
-
-@helper
-def context_of(batch, grammar, vocabulary, state, register, list_number, fuel):  # type: ignore[no-untyped-def]
-    """(context number, or LATER, FORGOTTEN, BY_STACK; fuel left) of a state and list `list_number`, or WHOLE.
+def context_of(batch, grammar, vocabulary, state, register, list_number):  # type: ignore[no-untyped-def]
+    """The number of the context of a state and list `list_number`, or WHOLE; else LATER, FORGOTTEN or BY_STACK.
 
     A list with INCLUSIVE: the tokens that end at its nodes, too.
     """
@@ -347,49 +320,47 @@ def context_of(batch, grammar, vocabulary, state, register, list_number, fuel): 
         packed = load_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK)
         kind = (packed & 0x7FFFFFFF) >> KIND_SHIFT
         if packed >> 32 == load_i64(batch, B_EPOCH) or kind == KIND_SINGLE or kind == KIND_EMPTY:
-            return number, fuel
-    if not room_for_mask(batch):
-        return LATER, fuel
+            return number
+    if not room_for_mask(batch) or not affords(batch, mask_cost(batch)):
+        return LATER
     if number >= 0:
         context = contexts + 8 * CONTEXT_WORDS * number
         if resolve(batch, context, CONTEXT_MASK, load_i64(batch, B_SCRATCH)) >= 0:
-            return number, fuel
+            return number
     low = mix(mix(0x452821E638D01377, key), _with_vocabulary(batch, vocabulary, above))
     low = mix(mix(low, below), load_i64(grammar, G_NUMBER))
     high = (low ^ load_i64(grammar, G_CONTEXT_EPOCH)) * -0x2917014799A6026D
-    if fuel <= 0 or not may_run(batch, low, high):
-        return LATER, fuel
+    if not may_run(batch, low, high):
+        return LATER
     job = load_i64(batch, B_JOB)
-    cost = 0
+    known = False
     if load_i64(job, J_STAGE) == IDLE:
-        if (
-            load_i64(grammar, G_CONTEXT_COUNT) == MAX_CONTEXTS
-            or load_i64(grammar, G_LIST_COUNT) + 3 * MAX_KEYS > MAX_LISTS
-            or load_i64(grammar, G_ITEM_COUNT) + MAX_KEYS > MAX_ITEMS
-            or load_i64(grammar, G_LIST_NODES_USED) + 3 * MAX_EVENTS > MAX_LIST_NODES
-        ):
-            _forget_contexts(grammar)
-            return FORGOTTEN, fuel
+        if not _has_room(grammar):
+            _forget_contexts(batch, grammar)
+            return FORGOTTEN
         listed, length = 0, 0
         if list_number != WHOLE:
             entry = load_i64(grammar, G_LISTS) + 8 * LIST_WORDS * (list_number & ~INCLUSIVE)
             listed = load_i64(grammar, G_LIST_NODES) + 4 * load_i64(entry, LIST_BEGIN)
             length = load_i64(entry, LIST_LENGTH)
         count(batch, COUNT_MISSES, 1)
-        if list_number == WHOLE:
-            cost = load_known(batch, grammar, vocabulary, state, register, below, above)
-        if cost == 0:
+        known = list_number == WHOLE and load_known(batch, grammar, vocabulary, state, register, below, above)
+        if not known:
             inclusive = list_number != WHOLE and list_number & INCLUSIVE != 0
             begin_context(batch, grammar, vocabulary, state, register, listed, length, inclusive, low, high)
-    if cost > 0:
-        left = max(fuel - cost, 0)
-    else:
-        left = call_kernel(load_i64(batch, B_RUN_CONTEXT), batch, fuel)
+    left = 0
+    if not known:
+        left = call_kernel(load_i64(batch, B_RUN_CONTEXT), batch, fuel_left(batch))
     if left == FAILED:
-        return BY_STACK, fuel
+        return BY_STACK
     if left < 0:
-        return LATER, 0
+        return LATER
+    if not _has_room(grammar):  # the other lane has taken it
+        _forget_contexts(batch, grammar)
+        return FORGOTTEN
+    # Its mask was cleared when it began, and is hashed and stored now.
+    count(batch, COUNT_WORK, 2 * work_of_total(batch) + load_i64(job, J_EVENT_COUNT) // EVENTS_A_UNIT)
     if number < 0:
         number = _new_context(batch, grammar, vocabulary, key, below, above)
-    store_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK, intern_mask(batch, load_i64(batch, B_JOB_TOTAL)))
-    return number, left
+    store_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK, intern_total(batch))
+    return number

@@ -21,8 +21,9 @@ from ..grammar.automaton import (
     HAS_TOKENS,
     MEMBERS,
 )
-from .context_begin import begin_whole
-from .context_suffixes import note_before, note_places
+from .context_begin import begin_whole, note_list, select_whole, space_node
+from .few import take_token, take_tokens, work_of_total
+from .fuel import count
 from .layout import (
     B_JOB,
     B_JOB_CHILDREN,
@@ -32,11 +33,12 @@ from .layout import (
     B_JOB_STATE,
     B_JOB_TOTAL,
     B_VOCABULARY,
-    B_WORDS,
     COUNT_WORK,
+    FIND,
     G_AUTOMATON,
     G_TOKEN_IDS,
     IDLE,
+    J_AFTER_SPACE,
     J_CURSOR,
     J_DEPTH,
     J_FAILED,
@@ -47,19 +49,29 @@ from .layout import (
     J_LOOP,
     J_PATH_LENGTH,
     J_PATH_RANK,
-    J_SKIPPED,
     J_STAGE,
     J_UNFINISHED,
     J_VOCABULARY,
-    L_BASE,
     L_SELF,
     LISTS,
     NEXT_HEAD,
+    NOTE,
     RANKS,
+    SELECT,
+    SPACE,
     TRIE,
-    TRIES,
 )
-from .leaving import ask, children_bytes, node_of, note_added, note_at, note_leaving, note_operations
+from .leaving import (
+    NOTE_COST,
+    ask,
+    children_bytes,
+    node_of,
+    note_added,
+    note_at,
+    note_leaving,
+    note_operations,
+    noting_cost,
+)
 from .machine import (
     AT_BYTE_CLASS,
     AT_DENSE,
@@ -76,13 +88,10 @@ from .machine import (
 )
 from .members import asks
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
-from .path import TOKEN_COST, WORDS_OF_A_MASK, add_tokens, set_bit, step_fast
-from .pool import count
-from .suffixes import add_suffix_tokens, end_trie, has_tries, next_trie, nodes_of
+from .path import TOKEN_COST, set_bit, step_fast
 from .trie import (
     RECORD_BYTES,
     RECORD_VALID,
-    V_BYTE_NODE,
     V_FIRST_RANK,
     V_NODE,
     V_RANK_BYTES,
@@ -137,15 +146,14 @@ def _step_register(batch, automaton, depth, byte):  # type: ignore[no-untyped-de
 
 
 @helper
-def _walk_children(batch, grammar, automaton, vocabulary, packed, inner, fuel):  # type: ignore[no-untyped-def]
+def _walk_children(batch, grammar, automaton, vocabulary, special, packed, fuel):  # type: ignore[no-untyped-def]
     """Go on through the subtree below the trie node of word `packed`. Returns the fuel left; see J_UNFINISHED.
 
-    With `inner` the node is one of the suffixes (`masks.suffixes`).
+    `special`: `_slow_states`.
     """
     job = load_i64(batch, B_JOB)
     total = load_i64(batch, B_JOB_TOTAL)
-    table = nodes_of(vocabulary, inner)
-    stay = load_i64(batch, B_JOB_SELECTION)
+    table = load_i64(vocabulary, V_NODE)
     children = load_i64(batch, B_JOB_CHILDREN)
     edges = section(automaton, AT_EDGES)
     dense = section(automaton, AT_DENSE)
@@ -154,21 +162,17 @@ def _walk_children(batch, grammar, automaton, vocabulary, packed, inner, fuel): 
     flags = section(automaton, AT_STATE_FLAGS)
     states = load_i64(batch, B_JOB_STATE)
     registers = load_i64(batch, B_JOB_REGISTER)
-    special = _slow_states(automaton)
     depth = load_i64(job, J_PATH_LENGTH)
     child = packed >> 32
     end = child + ((packed >> 16) & 0xFFFF)
-    base = 1 if inner else 0
     if depth >= 0:
         packed = load_i64(children, depth)
         child, end = packed & 0xFFFFFFFF, packed >> 32
     else:
-        depth = base
-        store_i64(states, base, load_i64(load_i64(job, J_LOOP), L_BASE) if inner else load_i64(states, 0))
-        store_i64(registers, base, load_i64(registers, 0))
+        depth = 0
     while True:
         if child == end:
-            if depth == base:
+            if depth == 0:
                 break
             depth -= 1
             packed = load_i64(children, depth)
@@ -197,21 +201,16 @@ def _walk_children(batch, grammar, automaton, vocabulary, packed, inner, fuel): 
             if load_u8(flags, target) & HAS_OPERATIONS != 0:
                 # What the members that begin here do is a context of its own.
                 note_operations(batch, grammar, automaton, target, load_i64(registers, depth + 1), node)
-                fuel -= 4
+                fuel -= NOTE_COST
                 if only_operations(automaton, target):
                     continue
-        if inner:
-            fuel -= add_suffix_tokens(vocabulary, stay, node, total)
-        else:
-            add_tokens(vocabulary, node, packed, total)
+        take_tokens(batch, vocabulary, total, node, packed)
         if packed & (0xFFFF << 16) != 0:
-            if load_u8(flags, target) & (FINAL | HAS_CALLS) != 0 and inner:
-                fuel -= note_places(batch, grammar, automaton, vocabulary, node, target, depth + 1, -1)
-            elif load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
+            if load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
                 a, b, c, d = children_bytes(vocabulary, packed)
                 register = load_i64(registers, depth + 1)
                 note_leaving(batch, grammar, automaton, target, register, node, a, b, c, d)
-                fuel -= 4
+                fuel -= noting_cost(packed)
             store_i64(children, depth, child | (end << 32))
             depth += 1
             child = packed >> 32
@@ -222,7 +221,7 @@ def _walk_children(batch, grammar, automaton, vocabulary, packed, inner, fuel): 
 
 
 @helper
-def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignore[no-untyped-def]
+def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # type: ignore[no-untyped-def]
     """`walk._walk_ranks` for a context: go on through the undecided tokens, each by the path of the one before."""
     job = load_i64(batch, B_JOB)
     total = load_i64(batch, B_JOB_TOTAL)
@@ -247,7 +246,6 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
     states = load_i64(batch, B_JOB_STATE)
     registers = load_i64(batch, B_JOB_REGISTER)
     own, register = load_i64(states, skipped), load_i64(registers, skipped)
-    special = _slow_states(automaton)
     while word < rank_words:
         bits = load_i64(ranks, word)
         while bits != 0:
@@ -295,7 +293,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
                 # The bytes of a run never follow the frame nor begin a call: no need to ask before it has ended.
                 if depth > skipped and load_u8(flags, load_i64(states, depth)) & (FINAL | HAS_CALLS) != 0:
                     note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
-                    fuel -= 4
+                    fuel -= NOTE_COST + length - depth
                 fuel -= 1
                 target = step_fast(
                     automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte
@@ -308,7 +306,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
                     if target >= 0 and load_u8(flags, target) & HAS_OPERATIONS != 0:
                         node = node_of(vocabulary, rank, length - depth - 1)
                         note_operations(batch, grammar, automaton, target, load_i64(registers, depth + 1), node)
-                        fuel -= 4
+                        fuel -= NOTE_COST + length - depth
                         if only_operations(automaton, target):
                             target = -1
                 if target < 0:
@@ -336,13 +334,14 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, fuel):  # type: ignor
 
 
 @helper
-def _add_symbols(grammar, automaton, state, mask):  # type: ignore[no-untyped-def]
-    """Set the bits of the special tokens that the grammar names in `state`."""
+def _add_symbols(batch, grammar, automaton, state):  # type: ignore[no-untyped-def]
+    """Add the special tokens that the grammar names in `state` to the mask."""
     if flags_of(automaton, state) & HAS_TOKENS:
         starts = section(automaton, AT_TOKEN_START)
         ids = load_i64(grammar, G_TOKEN_IDS)
         for edge in range(load_i32(starts, state), load_i32(starts, state + 1)):
-            set_bit(mask, load_i32(ids, load_i32(section(automaton, AT_TOKEN_SYMBOL), edge)))
+            token = load_i32(ids, load_i32(section(automaton, AT_TOKEN_SYMBOL), edge))
+            take_token(batch, load_i64(batch, B_JOB_TOTAL), token)
 
 
 @kernel("int64(int64, int64)")
@@ -356,58 +355,82 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
     grammar = load_i64(job, J_GRAMMAR)
     vocabulary = load_i64(job, J_VOCABULARY)
     automaton = load_i64(grammar, G_AUTOMATON)
-    loop = load_i64(job, J_LOOP)
     begin = fuel
     stage = load_i64(job, J_STAGE)
     listed = load_i64(job, J_LIST)
     store_i64(job, J_UNFINISHED, 0)
+    special = _slow_states(automaton)
+    while stage == NOTE and fuel > 0:
+        fuel -= note_list(batch, grammar, vocabulary)
+        stage = load_i64(job, J_STAGE)
     if stage == NEXT_HEAD:
-        fuel -= load_i64(batch, B_WORDS) // WORDS_OF_A_MASK
         store_i64(job, J_STAGE, LISTS if listed != 0 else TRIE)
         if listed == 0:
-            _add_symbols(grammar, automaton, load_i64(load_i64(batch, B_JOB_STATE), 0), load_i64(batch, B_JOB_TOTAL))
+            _add_symbols(batch, grammar, automaton, load_i64(load_i64(batch, B_JOB_STATE), 0))
         if (listed == 0 or load_i64(job, J_DEPTH) > 0) and vocabulary == load_i64(batch, B_VOCABULARY):
-            fuel -= begin_whole(batch, grammar, automaton, vocabulary)
+            store_i64(job, J_STAGE, FIND)
         elif load_i64(job, J_DEPTH) > 0:
             store_i64(load_i64(batch, B_JOB_STATE), 0, load_i64(load_i64(batch, B_JOB_STATE), 1))
             store_i64(load_i64(batch, B_JOB_REGISTER), 0, load_i64(load_i64(batch, B_JOB_REGISTER), 1))
         stage = load_i64(job, J_STAGE)
+    while (stage == FIND or stage == SELECT) and fuel > 0:
+        if stage == FIND:
+            fuel -= begin_whole(batch, grammar, automaton, vocabulary)
+        else:
+            fuel -= select_whole(batch, vocabulary)
+        stage = load_i64(job, J_STAGE)
+    if stage == NOTE or stage == FIND or stage == SELECT:
+        store_i64(job, J_UNFINISHED, 1)
     if stage == RANKS:
-        fuel = _walk_undecided(batch, grammar, automaton, vocabulary, fuel)
-        if load_i64(job, J_UNFINISHED) == 0 and has_tries(loop):
+        fuel = _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel)
+        if load_i64(job, J_UNFINISHED) == 0 and load_i64(job, J_AFTER_SPACE) >= 0:
+            registers = load_i64(batch, B_JOB_REGISTER)
+            state, register = load_i64(load_i64(batch, B_JOB_STATE), 0), load_i64(registers, 0)
+            if delta(automaton, state, 0x20) < 0:
+                register = next_register(automaton, state, register)
+                note_added(batch, register)
+            state = load_i64(job, J_AFTER_SPACE)
+            store_i64(load_i64(batch, B_JOB_STATE), 0, state)
+            store_i64(registers, 0, register)
+            node = space_node(vocabulary)
+            if node >= 0:
+                packed = load_i64(load_i64(vocabulary, V_NODE), node)
+                take_tokens(batch, vocabulary, load_i64(batch, B_JOB_TOTAL), node, packed)
+                if flags_of(automaton, state) & (FINAL | HAS_CALLS) != 0:
+                    a, b, c, d = children_bytes(vocabulary, packed)
+                    note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
             store_i64(job, J_PATH_LENGTH, -1)
-            store_i64(job, J_STAGE, TRIES)
-            stage = TRIES
+            store_i64(job, J_STAGE, SPACE)
+            stage = SPACE
         elif load_i64(job, J_UNFINISHED) == 0 and load_i64(job, J_LIST_LENGTH) > 1 and listed != 0:
             # The nodes of the list but for that of the space, which is done.
             store_i64(load_i64(batch, B_JOB_STATE), 0, load_i64(load_i64(batch, B_JOB_STATE), 1))
             store_i64(load_i64(batch, B_JOB_REGISTER), 0, load_i64(load_i64(batch, B_JOB_REGISTER), 1))
             store_i64(job, J_PATH_LENGTH, -1)
-            store_i64(job, J_SKIPPED, load_i32(load_i64(vocabulary, V_BYTE_NODE), 0x20))
+            store_i64(job, J_AFTER_SPACE, space_node(vocabulary))
             store_i64(job, J_STAGE, LISTS)
             stage = LISTS
-    if stage != RANKS:
+    if stage == TRIE or stage == LISTS or stage == SPACE:
         # One place calls `_walk_children`: the whole trie is what is below its root.
         at = load_i64(job, J_LIST_AT)
         last = load_i64(job, J_LIST_LENGTH) if stage == LISTS else 1
-        while (has_tries(loop) if stage == TRIES else at < last) and load_i64(job, J_UNFINISHED) == 0:
-            inner, packed = False, load_i64(vocabulary, V_ROOT)
-            if stage == TRIES:
-                byte, inner, packed = next_trie(vocabulary, loop)
-                if inner and load_i64(job, J_PATH_LENGTH) < 0:
-                    fuel -= note_before(batch, grammar, automaton, vocabulary, byte)
+        while at < last and load_i64(job, J_UNFINISHED) == 0:
+            packed = load_i64(vocabulary, V_ROOT)
+            if stage == SPACE:
+                node = space_node(vocabulary)
+                packed = load_i64(load_i64(vocabulary, V_NODE), node) if node >= 0 else 0
             if stage == LISTS:
                 node = load_i32(listed, at)
                 packed = load_i64(load_i64(vocabulary, V_NODE), node)
-                if node == load_i64(job, J_SKIPPED):
+                if node == load_i64(job, J_AFTER_SPACE):
                     at += 1
                     continue
-            fuel = _walk_children(batch, grammar, automaton, vocabulary, packed, inner, fuel)
+            fuel = _walk_children(batch, grammar, automaton, vocabulary, special, packed, fuel)
             if load_i64(job, J_UNFINISHED) == 0:
                 at += 1
-                if stage == TRIES:
-                    end_trie(loop)
         store_i64(job, J_LIST_AT, at)
+    if load_i64(job, J_FAILED) == 0 and load_i64(job, J_UNFINISHED) == 0:
+        fuel -= work_of_total(batch)
     count(batch, COUNT_WORK, begin - fuel)
     if load_i64(job, J_FAILED):
         store_i64(job, J_STAGE, IDLE)

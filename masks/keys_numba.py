@@ -77,20 +77,30 @@ def mark(marks: NDArray[Any], token: int, vocabulary: int) -> bool:
 
 
 @helper
+def end_is_legal(end_allowed: int, i: int) -> Any:
+    """Is the row's i-th end token legal?"""
+    return (end_allowed >> np.uint32(i & 31)) & np.uint32(1) != 0
+
+
+@helper
 def build_mask(
     index: int, dense: NDArray[Any], ends: NDArray[Any], end_allowed: int, vocabulary: int, mask: NDArray[Any]
 ) -> None:
-    """Write a row's mask with its end tokens: dense row `index`, or all tokens where `index` is -1."""
+    """Write a row's mask with its end tokens: dense row `index`, or all tokens where `index` is -1.
+
+    `end_allowed`: bits of the row's legal end tokens, here and below.
+    """
     words = (vocabulary + 31) >> 5
     # Loops, as everywhere in the kernels: slice assignments take Numba seconds to compile.
     for word in range(words):
         mask[word] = _ALL if index < 0 else dense[index, word]
     if vocabulary & 31:
         mask[words - 1] &= np.uint32((1 << (vocabulary & 31)) - 1)
-    for token in ends:
+    for i in range(ends.size):
+        token = ends[i]
         if 0 <= token < vocabulary:
             bit = np.uint32(1) << np.uint32(token & 31)
-            if end_allowed:
+            if end_is_legal(end_allowed, i):
                 mask[token >> 5] |= bit
             else:
                 mask[token >> 5] &= ~bit
@@ -105,8 +115,9 @@ def build_listed(
         mask[word] = 0
     for token in listed:
         mark(mask, token, vocabulary)
-    for token in ends:
-        if end_allowed:
+    for i in range(ends.size):
+        token = ends[i]
+        if end_is_legal(end_allowed, i):
             mark(mask, token, vocabulary)
         elif 0 <= token < vocabulary:
             mask[token >> 5] &= ~(np.uint32(1) << np.uint32(token & 31))
@@ -141,8 +152,9 @@ def collect(
 ) -> int:
     """Write the composites of listed and end tokens, each once; how many. `marks` is zero before and after."""
     count = 0
-    for token in ends:
-        if mark(marks, token, vocabulary) and end_allowed:
+    for i in range(ends.size):
+        token = ends[i]
+        if mark(marks, token, vocabulary) and end_is_legal(end_allowed, i):
             key = read_key(bits, base + token, shift)
             if key > KEY_LOWEST:
                 values[count] = composite(key, token)

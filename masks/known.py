@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from .._numba import helper
+from .few import begin_few, take_token
+from .fuel import count
 from .layout import (
     B_JOB,
     B_JOB_EVENTS,
@@ -11,6 +13,7 @@ from .layout import (
     B_VOCABULARY,
     B_WORDS,
     COUNT_LIBRARY,
+    COUNT_WORK,
     E_ADDED,
     E_ITEM_NODES,
     E_ITEM_START,
@@ -28,6 +31,7 @@ from .layout import (
     G_LIBRARY,
     J_ADDED,
     J_EVENT_COUNT,
+    J_FEW,
     J_KEY_COUNT,
     J_REGISTER,
     J_ROOM,
@@ -39,8 +43,6 @@ from .layout import (
 from .leaving import RETURNS
 from .machine import AT_CALL_START, AT_FRAME_FOLLOW, frame_of
 from .memory import load_i32, load_i64, load_u8, section, store_i64
-from .path import WORDS_OF_A_MASK, set_bit
-from .pool import count
 
 
 @helper
@@ -59,33 +61,36 @@ def _add_key(batch, call, register, number):  # type: ignore[no-untyped-def]
 
 @helper
 def load_known(batch, grammar, vocabulary, state, register, below, above):  # type: ignore[no-untyped-def]
-    """Fill the idle job with what it would find for a state and the whole vocabulary; the work done, 0: not known.
+    """Fill the idle job with what it would find for a state and the whole vocabulary; False: not known.
 
     What the library has of a counter is where it may return and may begin another item.
     """
     library = load_i64(grammar, G_LIBRARY)
     if library == 0 or vocabulary != load_i64(batch, B_VOCABULARY):
-        return 0
+        return False
     automaton = load_i64(grammar, G_AUTOMATON)
     frame = frame_of(automaton, state)
     known, first = load_i64(library, 2 * frame), load_i64(library, 2 * frame + 1)
     if known == 0 or load_u8(load_i64(known, E_KNOWN), state - first) == 0:
-        return 0
+        return False
     local = state - first
     added, room = load_i64(load_i64(known, E_ADDED), local), load_i64(load_i64(known, E_ROOM), local)
     if below != 0 or above <= max(added, room):
-        return 0
+        return False
     job = load_i64(batch, B_JOB)
     events = load_i64(batch, B_JOB_EVENTS)
     total = load_i64(batch, B_JOB_TOTAL)
-    words = load_i64(batch, B_WORDS)
+    begin_few(batch)
     row = load_i32(load_i64(known, E_ROW), local)
-    source = load_i64(known, E_ROWS) + 8 * words * max(row, 0)
-    for word in range(words):
-        store_i64(total, word, load_i64(source, word) if row >= 0 else 0)
+    if row >= 0:
+        words = load_i64(batch, B_WORDS)
+        source = load_i64(known, E_ROWS) + 8 * words * row
+        for word in range(words):
+            store_i64(total, word, load_i64(source, word))
+        store_i64(job, J_FEW, -1)
     starts = load_i64(known, E_TOKEN_START)
     for i in range(load_i32(starts, local), load_i32(starts, local + 1)):
-        set_bit(total, load_i32(load_i64(known, E_TOKENS), i))
+        take_token(batch, total, load_i32(load_i64(known, E_TOKENS), i))
     store_i64(job, J_REGISTER, register)
     store_i64(job, J_ADDED, added)
     store_i64(job, J_ROOM, room)
@@ -116,4 +121,5 @@ def load_known(batch, grammar, vocabulary, state, register, below, above):  # ty
         work += end - begin
     store_i64(job, J_EVENT_COUNT, n)
     count(batch, COUNT_LIBRARY, 1)
-    return words // WORDS_OF_A_MASK + work + 1
+    count(batch, COUNT_WORK, work + 1)
+    return True

@@ -267,7 +267,8 @@ def classes_known(vocabulary: Vocabulary, automaton: Automaton) -> None:
             keep_members(tables, ranges, members)
             return members
 
-        if not loop_members_known(tables, ranges) and cache.load_quietly(path, load) is None:
+        known = loop_members_known(tables, ranges)
+        if not (path.exists() if known else cache.load_quietly(path, load) is not None):
             cache.write_quietly(path, {"members": loop_members(tables, ranges)}, metadata)
 
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from .compiled import CompiledGrammar
 
 #: Nodes in the lists of one state, at most; a state that leaves its frame nearly anywhere is not kept.
-MAX_NODES = 1 << 14
+MAX_NODES = 1 << 10
 
 
 def build_entries(compiled: CompiledGrammar, frames: Sequence[int]) -> list[Entry]:

@@ -19,6 +19,7 @@ AT_OPERATION_START, AT_OPERATION_BIT = _AT["operation_start"], _AT["operation_bi
 AT_OPERATION_TARGET = _AT["operation_target"]
 _TERM_START, _REQUIRED, _FORBIDDEN = _AT["term_start"], _AT["term_required"], _AT["term_forbidden"]
 _MINIMUM, _MAXIMUM = _AT["term_minimum"], _AT["term_maximum"]
+_GROUP_START, _GROUP_MASK = _AT["group_start"], _AT["group_mask"]
 
 
 #: More bytes than any list has.
@@ -31,6 +32,20 @@ def _term(automaton, at, term):  # type: ignore[no-untyped-def]
 
 
 @helper
+def _lacking(automaton, term, bits):  # type: ignore[no-untyped-def]
+    """The members that a condition lacks, as bits, and of how many at least one each: required ones, and groups."""
+    found = _term(automaton, _REQUIRED, term) & ~bits
+    number = count_bits(found)
+    starts = section(automaton, _GROUP_START)
+    for group in range(load_i32(starts, term), load_i32(starts, term + 1)):
+        mask = _term(automaton, _GROUP_MASK, group)
+        if mask & bits == 0:
+            found |= mask
+            number += 1
+    return found, number
+
+
+@helper
 def is_met(automaton, frame, register):  # type: ignore[no-untyped-def]
     """May the list of members end?"""
     shift = load_i64(section(automaton, _SHIFT), frame)
@@ -38,7 +53,7 @@ def is_met(automaton, frame, register):  # type: ignore[no-untyped-def]
     starts = section(automaton, _TERM_START)
     for term in range(load_i32(starts, frame), load_i32(starts, frame + 1)):
         if (
-            _term(automaton, _REQUIRED, term) & ~bits == 0
+            _lacking(automaton, term, bits)[1] == 0
             and _term(automaton, _FORBIDDEN, term) & bits == 0
             and _term(automaton, _MINIMUM, term) <= count <= _term(automaton, _MAXIMUM, term)
         ):
@@ -58,8 +73,8 @@ def after_member(automaton, frame, register, bit):  # type: ignore[no-untyped-de
     count = min(count + 1, load_i64(section(automaton, _MOST), frame))
     starts = section(automaton, _TERM_START)
     for term in range(load_i32(starts, frame), load_i32(starts, frame + 1)):
-        lacking = count_bits(_term(automaton, _REQUIRED, term) & ~bits)
-        if _term(automaton, _FORBIDDEN, term) & bits == 0 and count + lacking <= _term(automaton, _MAXIMUM, term):
+        number = count + _lacking(automaton, term, bits)[1]
+        if _term(automaton, _FORBIDDEN, term) & bits == 0 and number <= _term(automaton, _MAXIMUM, term):
             return bits | (count << shift)
     return -1
 
@@ -76,8 +91,8 @@ def may_go_on(automaton, state, register):  # type: ignore[no-untyped-def]
         forbidden = _term(automaton, _FORBIDDEN, term)
         if forbidden & bits != 0:
             continue
-        lacking = _term(automaton, _REQUIRED, term) & ~bits
-        room = _term(automaton, _MAXIMUM, term) - count - count_bits(lacking)
+        lacking, number = _lacking(automaton, term, bits)
+        room = _term(automaton, _MAXIMUM, term) - count - number
         if (room > 0 and fresh & ~forbidden != 0) or (room == 0 and fresh & lacking != 0):
             return True
     return False
@@ -94,7 +109,7 @@ def _to_end(automaton, frame, register):  # type: ignore[no-untyped-def]
     for term in range(load_i32(starts, frame), load_i32(starts, frame + 1)):
         required, forbidden = _term(automaton, _REQUIRED, term), _term(automaton, _FORBIDDEN, term)
         lacking = required & ~bits
-        number = count + count_bits(lacking)
+        number = count + _lacking(automaton, term, bits)[1]
         if forbidden & bits != 0 or number > _term(automaton, _MAXIMUM, term):
             continue
         total = 0
@@ -102,6 +117,16 @@ def _to_end(automaton, frame, register):  # type: ignore[no-untyped-def]
             if (lacking >> bit) & 1 != 0:
                 total += load_i32(costs, bit)
         used = bits | required | forbidden
+        groups = section(automaton, _GROUP_START)
+        for group in range(load_i32(groups, term), load_i32(groups, term + 1)):
+            mask = _term(automaton, _GROUP_MASK, group)
+            if mask & bits == 0:
+                cheapest, chosen = NEVER_ENDS, shift
+                for bit in range(shift):
+                    if (mask >> bit) & 1 != 0 and load_i32(costs, bit) < cheapest:
+                        cheapest, chosen = load_i32(costs, bit), bit
+                used |= 1 << chosen
+                total += cheapest
         while number < _term(automaton, _MINIMUM, term) and total < best:
             cheapest, chosen = load_i32(costs, shift), shift
             for bit in range(shift):
@@ -140,7 +165,7 @@ def may_add_any(automaton, frame, register):  # type: ignore[no-untyped-def]
     bits, count = register & ((1 << shift) - 1), register >> shift
     starts = section(automaton, _TERM_START)
     for term in range(load_i32(starts, frame), load_i32(starts, frame + 1)):
-        number = count + count_bits(_term(automaton, _REQUIRED, term) & ~bits)
+        number = count + _lacking(automaton, term, bits)[1]
         if _term(automaton, _FORBIDDEN, term) & bits == 0 and number < _term(automaton, _MAXIMUM, term):
             return True
     return False

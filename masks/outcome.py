@@ -10,12 +10,14 @@ import numpy.typing as npt
 
 from .layout import (
     COUNT_ACCEPTED,
+    COUNT_ADVANCED,
     COUNT_CHECKS,
     COUNT_CONTEXTS,
     COUNT_DEFERRED,
     COUNT_FLUSHES,
     COUNT_HITS,
     COUNT_LIBRARY,
+    COUNT_LOOKED,
     COUNT_MASKS,
     COUNT_MISSES,
     COUNT_OVER,
@@ -26,6 +28,7 @@ from .layout import (
     COUNT_READY,
     COUNT_REFUSED,
     COUNT_SETTLED,
+    COUNT_UNFINISHED,
     COUNT_VERIFIED,
     COUNT_VISITED,
     COUNT_WORK,
@@ -33,8 +36,14 @@ from .layout import (
     READY,
 )
 
-#: The share of a step's fuel that settling waiting rows has to itself; `plan` has the rest, and leaves it what it can.
-SETTLE_SHARE = 0.25
+#: The shares of a step's fuel that settling waiting rows and taking tokens have to themselves. Looking up rows whose
+#: masks are there has `step.ROW_COST` a slot, at most ROWS_SHARE; `plan` has the rest. What one of them leaves, the
+#: next one has on top.
+SETTLE_SHARE, ADVANCE_SHARE, ROWS_SHARE = 0.25, 0.125, 0.25
+
+#: Units that a phase may do beyond its fuel at once, besides a pass over a mask: what the bytes of a state, a position
+#: of a stack graph or one chunk of a table take (`docs/step_contract.md`).
+PIECE_FUEL = 512
 
 #: Name in `Batch.counters` -> place of the number.
 COUNTER_NAMES = {
@@ -58,6 +67,9 @@ COUNTER_NAMES = {
     "partial": COUNT_PARTIAL,
     "visited": COUNT_VISITED,
     "library": COUNT_LIBRARY,
+    "looked": COUNT_LOOKED,
+    "advanced": COUNT_ADVANCED,
+    "unfinished": COUNT_UNFINISHED,
 }
 
 
@@ -78,14 +90,14 @@ class Late(Enum):
 class Plan:
     """What `Batch.plan` found for each row; views of the batch's buffers, valid until its next `plan`.
 
-    `mask_ids` int32 (see `masks.tables`), `end_allowed` uint8 (1: the row's end tokens are legal), `status`
-    uint8: READY, PENDING (the row has no mask yet and must not be sampled from `mask_ids`) or LIMIT (it cannot have
-    one, the sequence must be ended).
+    `mask_ids` int32 (see `masks.tables`), `end_allowed` uint32 (bit i: the i-th of the row's end tokens, as
+    `Batch.end_sets` orders them, is legal; bits past its last mean nothing), `status` uint8: READY, PENDING (the row
+    has no mask yet and must not be sampled from `mask_ids`) or LIMIT (it cannot have one, the sequence must be ended).
     """
 
     slots: npt.NDArray[np.int32]
     mask_ids: npt.NDArray[np.int32]
-    end_allowed: npt.NDArray[np.uint8]
+    end_allowed: npt.NDArray[np.uint32]
     status: npt.NDArray[np.uint8]
 
     @property

@@ -16,6 +16,7 @@ import numpy as np
 
 from .._numba import entry_address
 from .advance import advance_rows
+from .fuel import NO_FUEL_LIMIT
 from .layout import B_SLOTS, B_STEP_EPOCH, COUNTERS
 from .memory import Block
 from .prefetch_numba import (
@@ -59,7 +60,7 @@ from .prefetch_numba import (
     run_prefetch,
     score_rows,
 )
-from .step import NO_FUEL_LIMIT, plan_rows
+from .step import plan_rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -88,6 +89,7 @@ class _Thread:
 
     def __init__(self, block: Block) -> None:
         self._block = block
+        self._address = block.address  # asked for here, not in Python on the thread each time
         # Both are taken: the thread waits for `_go`, the owner for `_done`.
         self._go, self._done = threading.Lock(), threading.Lock()
         self._go.acquire()
@@ -108,7 +110,7 @@ class _Thread:
             if self._closing:
                 return
             try:
-                run_prefetch(self._block.address)
+                run_prefetch(self._address)
             except BaseException as error:
                 self._error = error
             self._done.release()
@@ -176,7 +178,7 @@ class Prefetcher:
             (P_STATUS, np.zeros(slots, np.uint8)),
             (P_WAIT_SLOTS, np.zeros(slots, np.int32)),
             (P_OUT_MASKS, np.zeros(slots, np.int32)),
-            (P_OUT_END, np.zeros(slots, np.uint8)),
+            (P_OUT_END, np.zeros(slots, np.uint32)),
             (P_OUT_STATUS, np.zeros(slots, np.uint8)),
             (P_TOKEN, np.zeros(SUCCESSORS, np.int32)),
             (P_KEPT, np.zeros(COUNTERS, np.int64)),

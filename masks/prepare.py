@@ -133,6 +133,10 @@ def loop_members(tables: VocabularyTables, ranges: npt.NDArray[np.int32]) -> npt
     return cache[key]
 
 
+#: Above U+007F, surrogates left out.
+CODE_POINTS_ABOVE_ASCII = 0x110000 - 0x80 - 0x800
+
+
 @helper
 def _count_last(automaton, state, known):  # type: ignore[no-untyped-def]
     """Continuation bytes that are alive from `state`; remembered in `known`."""
@@ -189,11 +193,16 @@ def exact_loops(automaton, n_states, sizes, exact):  # type: ignore[no-untyped-d
 
     `sizes`: how many such code points each loop class has. All of them are alive in `s`, so counting suffices.
     """
-    known = np.full((n_states, 7), -1, np.int32)
+    known = np.full((0, 7), -1, np.int32)
     for state in range(n_states):
         klass = load_i32(section(automaton, AT_STATE_LOOP), state)
         if klass < 0:
             continue
+        if sizes[klass] == CODE_POINTS_ABOVE_ASCII:
+            exact[state] = 1
+            continue
+        if len(known) == 0:
+            known = np.full((n_states, 7), -1, np.int32)
         start = restart_of(automaton, state, 0)
         total = 0
         for lead in range(0xC2, 0xF5):

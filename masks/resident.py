@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import math
-import mmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from .._numba import kernel
 from ..grammar.automaton import COUNTER, FINAL, H_LAZY_STATES, HAS_CALLS, RECURSIVE
+from .context_memory import ContextMemory
 from .layout import (
-    CONTEXT_WORDS,
     G_AUTOMATON,
     G_BOUNDARY,
     G_CALL_STAMPS,
-    G_CONTEXT_TABLE,
-    G_CONTEXTS,
     G_FIELDS,
     G_FRAME_STAMPS,
-    G_ITEMS,
     G_KINDS,
     G_LAZY_CAPACITY,
     G_LAZY_LOOP,
@@ -32,9 +26,6 @@ from .layout import (
     G_LAZY_TABLE_SIZE,
     G_LAZY_WORDS,
     G_LIBRARY,
-    G_LIST_NODES,
-    G_LIST_TABLE,
-    G_LISTS,
     G_LIVE,
     G_LOOP_BITS,
     G_LOOP_EXACT,
@@ -47,17 +38,11 @@ from .layout import (
     G_SINGLE,
     G_STATE_MASK,
     G_TOKEN_IDS,
-    ITEM_WORDS,
     KIND_BYTES,
     KIND_COUNT,
     KIND_FIRST,
     KIND_OF,
     KIND_WORDS,
-    LIST_WORDS,
-    MAX_CONTEXTS,
-    MAX_ITEMS,
-    MAX_LIST_NODES,
-    MAX_LISTS,
 )
 from .machine import AT_EDGES, AT_FRAME_KIND, AT_FRAME_START, AT_STATE_FLAGS, delta
 from .memory import Block, load_i32, load_u8, section
@@ -71,9 +56,6 @@ if TYPE_CHECKING:
 
 #: Memory for interned state sets of one lazy grammar in one batch, bytes; past it those in use are kept.
 LAZY_BYTES = 64 << 20
-#: First bytes of each table of contexts that are touched when a grammar is added, as its first masks will touch them;
-#: of hash tables all are. Some 60 pages, 40 us.
-TOUCHED_BYTES = 16 << 10
 
 
 @kernel("void(int64, int64, uint8[::1])")
@@ -143,26 +125,17 @@ def _byte_kinds(byte_class, single_byte, words):  # type: ignore[no-untyped-def]
         words[KIND_BYTES + 4 * kind + (b >> 6)] |= np.int64(1) << np.int64(b & 63)
 
 
-def _untouched(*shapes: tuple[tuple[int, ...], type[np.generic], int]) -> list[npt.NDArray[Any]]:
-    """Arrays of zeros whose pages exist only once they are touched: most are never.
-
-    By array: its shape, its type, and how many of its first bytes are touched now rather than in a step.
-    """
-    sizes = [-(-math.prod(shape) * np.dtype(dtype).itemsize // 64) * 64 for shape, dtype, _ in shapes]
-    memory = np.frombuffer(mmap.mmap(-1, sum(sizes)), np.uint8)
-    arrays, begin = [], 0
-    for size, (shape, dtype, touched) in zip(sizes, shapes, strict=True):
-        used = math.prod(shape) * np.dtype(dtype).itemsize
-        memory[begin : begin + min(touched, used) : mmap.PAGESIZE] = 0
-        arrays.append(memory[begin : begin + used].view(dtype).reshape(shape))
-        begin += size
-    return arrays
-
-
 class Resident:
-    """One compiled grammar's block in one batch. `users` counts the sequences that hold it."""
+    """One compiled grammar's block in one batch. `users` counts the sequences that hold it.
 
-    def __init__(self, compiled: CompiledGrammar, number: int, words: int) -> None:
+    `contexts`: memory for the contexts of a recursive grammar. Given some, it is that of a grammar that is gone, kept
+    here for the next one where this one has no use for it.
+    """
+
+    def __init__(
+        self, compiled: CompiledGrammar, number: int, words: int, contexts: ContextMemory | None = None
+    ) -> None:
+        self.contexts = contexts
         automaton = compiled.automaton
         tables = tables_of(compiled.vocabulary)
         block = Block(G_FIELDS)
@@ -187,9 +160,8 @@ class Resident:
             for i, (a, b) in enumerate(itertools.pairwise(bounds)):
                 ranges = automaton["loop_ranges"][2 * a : 2 * b].reshape(-1, 2)
                 sizes[i] = np.maximum(ranges[:, 1] - np.maximum(ranges[:, 0], 0x80) + 1, 0).sum()
-            counts = np.array([int(np.bitwise_count(m[0].view(np.uint64)).sum()) for m in members], np.int32)
-            # A class of ASCII characters alone is no more than the bytes that the state loops on.
-            block.set_array(G_LOOP_SIZE, np.where(sizes > 0, counts, np.int32(0)).astype(np.int32))
+            counts = [int(np.bitwise_count(m[0].view(np.uint64)).sum()) for m in members]
+            block.set_array(G_LOOP_SIZE, np.array(counts, np.int32))
             exact = np.zeros(automaton.n_states, np.uint8)
             exact_loops(automaton.address, automaton.n_states, sizes, exact)
             block.set_array(G_LOOP_EXACT, exact)
@@ -228,25 +200,9 @@ class Resident:
         if automaton.flags & RECURSIVE:
             block.set_array(G_FRAME_STAMPS, np.zeros(len(automaton["frame_start"]), np.int64))
             calls = len(automaton["call_frame"])
-            contexts, context_table, lists, list_table, items, nodes, stamps = _untouched(
-                ((MAX_CONTEXTS, CONTEXT_WORDS), np.int64, TOUCHED_BYTES),
-                ((2 * MAX_CONTEXTS,), np.int32, 8 * MAX_CONTEXTS),
-                ((MAX_LISTS, LIST_WORDS), np.int64, TOUCHED_BYTES),
-                ((2 * MAX_LISTS,), np.int32, 8 * MAX_LISTS),
-                ((MAX_ITEMS, ITEM_WORDS), np.int64, TOUCHED_BYTES),
-                ((MAX_LIST_NODES,), np.int32, TOUCHED_BYTES),
-                ((1 + calls + len(automaton["operation_bit"]),), np.int64, TOUCHED_BYTES),
-            )
-            for field, array in (
-                (G_CONTEXTS, contexts),
-                (G_CONTEXT_TABLE, context_table),
-                (G_LISTS, lists),
-                (G_LIST_TABLE, list_table),
-                (G_ITEMS, items),
-                (G_LIST_NODES, nodes),
-                (G_CALL_STAMPS, stamps),
-            ):
-                block.set_array(field, array)
+            block.set_array(G_CALL_STAMPS, np.zeros(1 + calls + len(automaton["operation_bit"]), np.int64))
+            self.contexts = self.contexts or ContextMemory()
+            self.contexts.give(block)
         self.block = block
         self.compiled = compiled
         self.users = 0

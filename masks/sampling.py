@@ -2,8 +2,8 @@
 
 The meaning, which every back end keeps token for token:
 
-1. Legal tokens are the mask's, with the row's end tokens added where the row may end and removed where it may not. A
-   logit of NaN or -inf is not legal; +inf counts as the largest finite float32.
+1. Legal tokens are the mask's, but of the row's end tokens those whose bits in `end_allowed` are set, whatever the mask
+   says of them. A logit of NaN or -inf is not legal; +inf counts as the largest finite float32.
 2. x = logit * (1 / temperature), in float32. Temperature 0 takes the largest logit, ties to the lowest id.
 3. Of the legal tokens in the order (logit descending, id ascending), top-k keeps the first k; of those, top-p
    keeps each token while the probability before it is below `top_p`; of those, min-p keeps the tokens with at least
@@ -32,7 +32,7 @@ from .layout import PENDING
 from .noise import MAX_VOCABULARY
 from .sampling_numba import apply_rows_16, apply_rows_32, sample_rows_16, sample_rows_32
 from .selection_numba import BINS
-from .tables import EndSets, MaskTables, plain
+from .tables import EndSets, MaskTables, end_bits, plain
 
 _MINUS_INFINITY = {"float32": 0xFF800000, "bfloat16": 0xFF80, "float16": 0xFC00}
 
@@ -206,7 +206,7 @@ class Sampler:
         self.words = (vocabulary + 31) // 32
         self._row_numbers = np.arange(rows, dtype=np.int64)
         self._no_ends = EndSets.same(rows)
-        self._no_end_allowed = np.zeros(rows, np.uint8)
+        self._no_end_allowed = np.zeros(rows, np.uint32)
         self._mask = np.zeros(self.words, np.uint32)
         self._marks = np.zeros(self.words, np.uint32)
         self._block_key = np.zeros(self.words, np.int32)
@@ -227,7 +227,7 @@ class Sampler:
         logits: _Bits,
         mask_ids: NDArray[np.int32],
         pool: MaskTables,
-        end_allowed: NDArray[np.uint8] | None,
+        end_allowed: NDArray[np.uint32] | NDArray[np.bool_] | None,
         end_sets: EndSets | None,
         rows: NDArray[np.int64] | None,
     ) -> tuple[Any, int]:
@@ -251,7 +251,7 @@ class Sampler:
         if pool.dense.shape[0] and pool.dense.shape[1] < self.words:
             raise ValueError(f"dense masks have {pool.dense.shape[1]} words, {self.words} needed")
         ends = self._no_ends if end_sets is None else end_sets
-        may_end = self._no_end_allowed[:count] if end_allowed is None else plain(end_allowed, np.uint8, 1)
+        may_end = self._no_end_allowed[:count] if end_allowed is None else end_bits(end_allowed)
         if may_end.size != count or (ends is not self._no_ends and ends.start.size != count + 1):
             raise ValueError(f"end_allowed and end_sets must have {count} rows")
         tables = (pool.dense, pool.list_offset, pool.list_length, pool.list_tokens)
@@ -263,7 +263,7 @@ class Sampler:
         mask_ids: NDArray[np.int32],
         pool: MaskTables,
         *,
-        end_allowed: NDArray[np.uint8] | None = None,
+        end_allowed: NDArray[np.uint32] | NDArray[np.bool_] | None = None,
         end_sets: EndSets | None = None,
         parameters: SamplingParameters,
         rows: NDArray[np.int64] | None = None,
@@ -275,7 +275,9 @@ class Sampler:
 
         `logits` float32 or bfloat16, 2-D, at least `vocabulary` columns: a NumPy array (bfloat16 as uint16) or a
         CPU torch tensor with any row stride. `rows[i]` is the row of logits that `mask_ids[i]` and the i-th
-        parameters are for (default: i). `out` takes the results and is returned; without it they are allocated.
+        parameters are for (default: i). `end_allowed` uint32: bit i says whether the row's i-th end token is legal
+        (`Plan.end_allowed`); bool: all of them or none; none without it. `out` takes the results and is returned;
+        without it they are allocated.
 
         `status` uint8, one a row (`Plan.status`): rows that are PENDING give candidates, which `Batch.settle` takes.
         `possible` uint32[words] (`Batch.possible`): the tokens that any mask might have, without end tokens; all
@@ -378,7 +380,7 @@ class Sampler:
         pool: MaskTables,
         mask_ids: NDArray[np.int32],
         *,
-        end_allowed: NDArray[np.uint8] | None = None,
+        end_allowed: NDArray[np.uint32] | NDArray[np.bool_] | None = None,
         end_sets: EndSets | None = None,
         rows: NDArray[np.int64] | None = None,
     ) -> None:
@@ -405,7 +407,7 @@ def sample(
     mask_ids: NDArray[np.int32] | Sequence[int],
     pool: MaskTables,
     *,
-    end_allowed: NDArray[np.uint8] | None = None,
+    end_allowed: NDArray[np.uint32] | NDArray[np.bool_] | None = None,
     end_sets: EndSets | None = None,
     parameters: SamplingParameters,
     rows: NDArray[np.int64] | None = None,
@@ -450,7 +452,7 @@ def apply_masks(
     pool: MaskTables,
     mask_ids: NDArray[np.int32] | Sequence[int],
     *,
-    end_allowed: NDArray[np.uint8] | None = None,
+    end_allowed: NDArray[np.uint32] | NDArray[np.bool_] | None = None,
     end_sets: EndSets | None = None,
     rows: NDArray[np.int64] | None = None,
     vocabulary: int | None = None,

@@ -258,7 +258,7 @@ def _sample_rows(
 
 _ARGUMENTS = (
     "int64, int64, int64, int64[::1], int64, int32[::1], uint32[:, ::1], int32[::1], int32[::1], int32[::1], "
-    "uint8[::1], int32[::1], int32[::1], float32[::1], int32[::1], float32[::1], float32[::1], uint64[::1], "
+    "uint32[::1], int32[::1], int32[::1], float32[::1], int32[::1], float32[::1], float32[::1], uint64[::1], "
     "int64[::1], uint8[::1], uint32[::1], uint32[::1], int32[::1], uint64[::1], int64[::1], uint64[::1], "
     "int64[::1], int64[::1], uint32[::1], int32[::1], int32[::1], float32[::1]"
 )
@@ -309,7 +309,7 @@ def _apply_rows(
 
 _APPLY_ARGUMENTS = (
     "int64, int64, int64, int64, int64[::1], int64, int32[::1], uint32[:, ::1], int32[::1], int32[::1], "
-    "int32[::1], uint8[::1], int32[::1], int32[::1], uint32[::1], int32[::1]"
+    "int32[::1], uint32[::1], int32[::1], int32[::1], uint32[::1], int32[::1]"
 )
 apply_rows_32 = kernel(f"void(uint32[::1], {_APPLY_ARGUMENTS})")(_apply_rows)
 apply_rows_16 = kernel(f"void(uint16[::1], {_APPLY_ARGUMENTS})")(_apply_rows)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from .._numba import helper
 from ..grammar.automaton import H_FLAGS, UTF8
 from .bitmaps import (
-    S_AFTER_LENGTH,
     S_AFTER_MEMBERS,
     S_COUNTS,
+    S_FIRST,
     S_LENGTH,
     S_LONGER,
     S_MASK,
@@ -21,26 +21,31 @@ from .bitmaps import (
     SELECTION_WORDS,
     select_tokens,
 )
-from .groups import MAX_FIRST, copy_part
 from .layout import (
+    B_JOB,
+    B_JOB_LIST,
+    B_JOB_RANKS,
+    B_JOB_SELECTION,
+    B_JOB_UNDECIDED,
     G_AUTOMATON,
     G_LIVE,
     G_LOOP_BITS,
+    J_ACCEPTED,
+    J_CURSOR,
+    J_LEFT,
+    J_ROWS,
+    J_SORTING,
     L_AFTER,
-    L_ASKED,
     L_CLASS,
-    L_COVERED,
     L_EXACT,
     L_FIRST,
     L_FIRST_TEXT,
-    L_GROUPS,
-    L_INNER,
     L_LEAVE,
     L_LIMIT,
     L_STAY,
-    L_SUBTREES,
     L_TEXT,
     LOOP_WORDS,
+    MAX_UNDECIDED,
 )
 from .memory import count_trailing_zeros, load_i64, store_i64
 from .trie import (
@@ -52,11 +57,20 @@ from .trie import (
     V_LENGTH,
     V_MAX_LENGTH,
     V_PRESENCE,
+    V_RANK_WORDS,
     V_REST,
     V_VALID,
     V_WORDS,
 )
+from .undecided import keep_first_bytes, sort_undecided
+from .wide import MAX_FIRST
 
+#: Fuel that selecting and sorting tokens take at a time, about.
+SELECTION_FUEL = 256
+#: Words of the tables' rows that are read in the time of one byte edge (`bench/fuel.py`).
+SELECTION_READS = 16
+#: Rows that are read and written besides those that tell tokens apart.
+SELECTION_ROWS = 12
 #: More rows of first bytes than this are not worth their memory traffic: for a set of dead ones.
 MAX_ALIVE = 3
 
@@ -108,32 +122,28 @@ def _cover(table, row_bytes, needed, wanted, rows):  # type: ignore[no-untyped-d
 
 
 @helper
-def _select_group(grammar, vocabulary, loop, group, next_bytes, selection, total, undecided):  # type: ignore[no-untyped-def]
-    """Add to `total` the tokens accepted wholesale, to `undecided` those that must be walked.
+def begin_selection(grammar, vocabulary, loop, next_bytes, selection, total, undecided):  # type: ignore[no-untyped-def]
+    """Prepare to add to `total` the tokens accepted wholesale, and to set `undecided` to those that must be walked.
 
-    Returns (tokens accepted, tokens undecided, work done). Three sets of bytes tell tokens apart: those that leave the
+    Returns how many rows of the tables are read. Three sets of bytes tell tokens apart: those that leave the
     loop, those on no edge of the grammar at all, and all others outside the loop. `loop`'s second half describes
-    the state after a first byte likewise, for what follows it. `next_bytes`: the first bytes that are alive, but for
-    those of subtrees. Tokens that are told by their suffixes (L_INNER) are none of the undecided. `group` > 0:
-    only of what `loop`'s second half describes.
+    the state after a first byte likewise, for what follows it. `next_bytes`: the first bytes that are alive.
     """
-    words = load_i64(vocabulary, V_WORDS)
-    row_bytes = 8 * words
+    row_bytes = 8 * load_i64(vocabulary, V_WORDS)
     presence = load_i64(vocabulary, V_PRESENCE)
+    nothing = presence
     longest = load_i64(vocabulary, V_MAX_LENGTH)
     lengths = load_i64(vocabulary, V_LENGTH)
     live = load_i64(grammar, G_LIVE)
     absent = load_i64(vocabulary, V_ABSENT)
     after = load_i64(loop, L_AFTER) != 0
-    store_i64(selection, S_WORDS, words)
     store_i64(selection, S_MASK, total)
     store_i64(selection, S_UNDECIDED, undecided)
     store_i64(selection, S_VALID, load_i64(vocabulary, V_VALID))
-    # A first byte by itself is one of the undecided in the first group, and alive in the others.
-    store_i64(selection, S_SHORT, lengths + row_bytes if after and group == 0 else 0)
+    store_i64(selection, S_SHORT, lengths + row_bytes)
     # Where every string is text, a token that is none is dead, or holds a byte that leaves the set.
     text_only = load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS) & UTF8 != 0
-    store_i64(selection, S_UNSETTLED, 0 if text_only or group > 0 else presence + row_bytes)
+    store_i64(selection, S_UNSETTLED, nothing if text_only else presence + row_bytes)
     # The two sets that a list of rows is made from lie behind all lists.
     needed = selection + 8 * (SELECTION_WORDS - 8)
     wanted = needed + 8 * 4
@@ -145,39 +155,31 @@ def _select_group(grammar, vocabulary, loop, group, next_bytes, selection, total
         own = loop + 8 * LOOP_WORDS * part
         fields = selection + 8 * (S_AFTER_MEMBERS - S_MEMBERS) * part
         klass, limit = load_i64(own, L_CLASS), longest
-        if (part == 1 and not after) or (part == 0 and group > 0):
+        if part == 1 and not after:
             klass, limit = -1, 0
         else:
             limit = min(max(load_i64(own, L_LIMIT), 0) + part, longest)
-        members = 0
+        members = nothing
         if klass >= 0:
             members = load_i64(grammar, G_LOOP_BITS) + row_bytes * (2 * klass + part)
         store_i64(fields, S_MEMBERS, members)
-        short = 0 if limit == longest and members == 0 else lengths + row_bytes * limit
-        store_i64(fields, S_LENGTH, short)
+        store_i64(fields, S_LENGTH, lengths + row_bytes * limit)
         none_longer = load_i64(own, L_EXACT) != 0 or (part == 1 and not after)
-        store_i64(fields, S_LONGER, 0 if none_longer else short)
-        for kind in range(-1 if part == 0 else 0, 3):
+        store_i64(fields, S_LONGER, lengths + row_bytes * (longest if none_longer else limit))
+        for kind in range(3):
             if part == 1 and kind == 1:
                 continue
             count = 0
-            if part == 0 and group > 0 and kind != 1:
-                if kind == 2:
-                    store_i64(selection, S_ROWS + n, presence + row_bytes)  # all tokens
-                    count = 1
-            elif part == 0 or after:
+            if part == 0 or after:
                 for word in range(4):
                     leave, dead = load_i64(own, L_LEAVE + word), ~load_i64(live, word)
                     inside = load_i64(own, L_STAY + word) if word < 2 else -load_i64(own, L_TEXT)
                     apart = dead
                     if together and word < 2:
                         apart &= ~(PUNCTUATION_LOW if word == 0 else PUNCTUATION_HIGH)
-                    inner = load_i64(loop, L_INNER + word) if part == 0 and word < 2 else 0
                     whole, part_of = ~inside, ~inside & ~leave & ~apart
-                    if kind == -1:
-                        whole, part_of = inner, inner
-                    elif kind == 0:
-                        whole, part_of = leave & ~inner, leave & ~inner
+                    if kind == 0:
+                        whole, part_of = leave, leave
                     elif kind == 1:
                         whole, part_of = dead, apart
                     # No token has the absent bytes.
@@ -185,7 +187,7 @@ def _select_group(grammar, vocabulary, loop, group, next_bytes, selection, total
                     store_i64(needed, word, part_of & ~load_i64(absent, word))
                 table = presence if part == 0 else load_i64(vocabulary, V_REST)
                 count = _cover(table, row_bytes, needed, wanted, selection + 8 * (S_ROWS + n))
-            store_i64(selection, S_COUNTS + (1 + kind if part == 0 else 4 + kind // 2), count)
+            store_i64(selection, S_COUNTS + (kind if part == 0 else 3 + kind // 2), count)
             n += count
     # Tokens that begin with a dead byte are left out where few rows tell which; else at least those that begin with
     # a space, as if nothing were alive after one.
@@ -194,76 +196,79 @@ def _select_group(grammar, vocabulary, loop, group, next_bytes, selection, total
     if after:
         low, high = load_i64(loop, LOOP_WORDS + L_FIRST), load_i64(loop, LOOP_WORDS + L_FIRST + 1)
         text = -load_i64(loop, LOOP_WORDS + L_FIRST_TEXT)
-    if group > 0:
-        store_i64(selection, S_LENGTH, 0)
-        store_i64(selection, S_LONGER, 0)
-    # The first bytes of other groups are up to these.
-    apart_low, apart_high = load_i64(loop, L_COVERED) & ~low, load_i64(loop, L_COVERED + 1) & ~high
     others = (load_i64(next_bytes, 0) & ~low) | (load_i64(next_bytes, 1) & ~high)
     others |= (load_i64(next_bytes, 2) | load_i64(next_bytes, 3)) & ~text
     for word in range(4):
         bits, none = load_i64(next_bytes, word), load_i64(absent, word)
-        bits &= ~apart_low if word == 0 else ~apart_high if word == 1 else -1
         store_i64(wanted, word, bits | none)
         store_i64(needed, word, bits & ~none)
     alive_rows = selection + 8 * (S_ROWS + n + MAX_FIRST)
     alive = _cover(begin, row_bytes, needed, wanted, alive_rows)
-    if alive == 0:
-        store_i64(alive_rows, 0, presence)  # no token
-        alive = 1
-    if group > 0:
-        alive = 0  # all tokens
-    elif others != 0 and alive > MAX_ALIVE:
-        away_low, away_high = load_i64(loop, L_SUBTREES) | apart_low, load_i64(loop, L_SUBTREES + 1) | apart_high
-        if (load_i64(next_bytes, 0) >> 0x20) & 1 == 0:
-            away_low |= 1 << 0x20
-        if after and away_low | away_high != 0:
+    if others != 0 and alive > MAX_ALIVE:
+        spaced = (load_i64(next_bytes, 0) >> 0x20) & 1 != 0
+        if after and not spaced:
             for word in range(4):
-                bits = ~away_low if word == 0 else ~away_high if word == 1 else -1
+                bits = ~(1 << 0x20) if word == 0 else -1
                 store_i64(wanted, word, bits)
                 store_i64(needed, word, bits & ~load_i64(absent, word))
             alive = _cover(begin, row_bytes, needed, wanted, alive_rows)
         else:
-            alive = 0  # all tokens
-            low |= away_low
-            high |= away_high
+            store_i64(alive_rows, 0, presence + row_bytes)  # all tokens
+            alive = 1
+            if not spaced:
+                low = 1 << 0x20
     for word in range(4):
         bits, none = (low if word == 0 else high if word == 1 else text), load_i64(absent, word)
         store_i64(wanted, word, bits | none)
         store_i64(needed, word, bits & ~none)
     count = _cover(begin, row_bytes, needed, wanted, selection + 8 * (S_ROWS + n))
-    if not after:
-        # These first bytes only leave tokens out.
-        store_i64(selection, S_AFTER_LENGTH, presence if count > 0 else 0)
     for i in range(alive):
         store_i64(selection, S_ROWS + n + count + i, load_i64(alive_rows, i))
-    store_i64(selection, S_COUNTS + 6, count)
-    store_i64(selection, S_COUNTS + 7, alive)
+    store_i64(selection, S_COUNTS + 5, count)
+    store_i64(selection, S_COUNTS + 6, alive)
     n += count + alive
-    counts = select_tokens(selection)
-    return counts & 0xFFFFFFFF, counts >> 32, words * (n + 12) // 64
+    return n + SELECTION_ROWS
 
 
 @helper
-def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecided):  # type: ignore[no-untyped-def]
-    """Select for the state and all groups of first bytes of `loop`; as `_select_group`, `undecided` being set.
+def select_some(batch, vocabulary, next_bytes):  # type: ignore[no-untyped-def]
+    """Go on with what `begin_selection` prepared, for about SELECTION_FUEL; then sort the undecided, likewise.
 
-    Afterwards L_ASKED is that of all, and L_LIMIT is NO_LIMIT only where it is of all.
+    Returns (work, 0 as long as there is more to do; then 1, or -1 where the trie is the shorter way). The job's stage
+    is SELECT until then. `next_bytes`: the first bytes that are alive.
     """
-    for word in range(load_i64(vocabulary, V_WORDS)):
-        store_i64(undecided, word, 0)
-    accepted, left, work = 0, 0, 0
-    asked, limit = load_i64(loop, L_ASKED), load_i64(loop, L_LIMIT)
-    for group in range(max(load_i64(loop, L_GROUPS), 1)):
-        if group > 0:
-            copy_part(loop, 2 + group, 1)
-        if load_i64(loop, L_AFTER) != 0:
-            asked |= load_i64(loop, LOOP_WORDS + L_ASKED)
-            limit = min(limit, load_i64(loop, LOOP_WORDS + L_LIMIT))
-        a, b, c = _select_group(grammar, vocabulary, loop, group, next_bytes, selection, total, undecided)
-        accepted += a
-        left += b
-        work += c
-    store_i64(loop, L_ASKED, asked)
-    store_i64(loop, L_LIMIT, limit)
-    return accepted, left, work
+    job = load_i64(batch, B_JOB)
+    selection, undecided = load_i64(batch, B_JOB_SELECTION), load_i64(batch, B_JOB_UNDECIDED)
+    words = load_i64(vocabulary, V_WORDS)
+    first = load_i64(job, J_CURSOR)
+    if load_i64(job, J_SORTING) == 0:
+        rows = load_i64(job, J_ROWS)
+        last = min(words, first + max(16, (SELECTION_FUEL * SELECTION_READS // rows) & -16))
+        store_i64(selection, S_FIRST, first)
+        store_i64(selection, S_WORDS, last)
+        counts = select_tokens(selection)
+        store_i64(job, J_ACCEPTED, load_i64(job, J_ACCEPTED) + (counts & 0xFFFFFFFF))
+        store_i64(job, J_LEFT, load_i64(job, J_LEFT) + (counts >> 32))
+        store_i64(job, J_CURSOR, last)
+        work = (last - first) * rows // SELECTION_READS + 1
+        if last < words:
+            return work, 0
+        store_i64(job, J_CURSOR, 0)
+        # Where more tokens are left than were accepted, the trie with its dead subtrees is the shorter way.
+        left = load_i64(job, J_LEFT)
+        if left >= min(2 * load_i64(job, J_ACCEPTED) + 1024, MAX_UNDECIDED):
+            return work, -1
+        if left == 0:
+            store_i64(job, J_CURSOR, load_i64(vocabulary, V_RANK_WORDS))
+            return work, 1
+        store_i64(job, J_SORTING, 1)
+        return work, 0
+    ranks = load_i64(batch, B_JOB_RANKS)
+    last, found = sort_undecided(vocabulary, undecided, load_i64(batch, B_JOB_LIST), ranks, first)
+    store_i64(job, J_CURSOR, last)
+    work = (last - first) // SELECTION_READS + found + 1
+    if last < words:
+        return work, 0
+    keep_first_bytes(vocabulary, next_bytes, ranks)
+    store_i64(job, J_CURSOR, 0)
+    return work, 1

@@ -126,9 +126,9 @@ def live_bytes(automaton: Automaton) -> npt.NDArray[np.bool_]:
 def _mark_live(byte_class, dense, single_byte, lazy_edges, n_classes, live):  # type: ignore[no-untyped-def]
     """Set `live` at the bytes on any edge."""
     classes = np.zeros(256, np.uint8)
-    for k in range(len(dense)):
-        if dense[k] >= 0:
-            classes[k % n_classes] = 1
+    for row in range(0, len(dense), n_classes):
+        for c in range(n_classes):
+            classes[c] |= np.uint8(dense[row + c] >= 0)
     for k in range(len(lazy_edges) // 3):
         for c in range(lazy_edges[3 * k], lazy_edges[3 * k + 1] + 1):
             classes[c] = 1

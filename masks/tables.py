@@ -1,7 +1,8 @@
 """Mask ids and the tables they point into: what a step ships instead of masks.
 
-A mask id is one int32 a row. Masks hold no end-token bits: whether a row may end, and with which
-tokens, is the row's own (`EndSets`), because it differs by request.
+A mask id is one int32 a row. Masks hold no end-token bits: which tokens end a row is the row's own (`EndSets`), because
+it differs by request, and so is which of them are legal now: a uint32 a row, of which bit i is the i-th token of the
+row's end set. As a rule that is all of them or none, but a grammar may name end tokens as symbols of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .layout import MAX_ENDS
 
 #: Mask id of a row without a grammar: every token below the vocabulary size.
 UNCONSTRAINED = -1
@@ -26,6 +29,8 @@ KIND_LIST = 1
 KIND_SINGLE = 2
 #: No token is legal, except perhaps an end token.
 KIND_EMPTY = 3
+#: Every end token of the row is legal.
+ALL_ENDS = 0xFFFFFFFF
 
 
 def plain(array: Any, dtype: type[np.generic], dimensions: int) -> NDArray[Any]:
@@ -41,6 +46,19 @@ def plain(array: Any, dtype: type[np.generic], dimensions: int) -> NDArray[Any]:
     if result.ndim != dimensions:
         raise ValueError(f"expected {dimensions} dimensions, got {result.ndim}")
     return result
+
+
+def end_bits(allowed: Any) -> NDArray[np.uint32]:
+    """What kernels take of `end_allowed`: uint32, bit i for the row's i-th end token; bool is all of them or none.
+
+    Raises `TypeError` for other types: whether the 1 of a uint8 is a bit or a yes cannot be told.
+    """
+    array = np.asarray(allowed)
+    if array.dtype == np.bool_:
+        array = np.where(array, np.uint32(ALL_ENDS), np.uint32(0))
+    if array.dtype != np.uint32:
+        raise TypeError(f"end_allowed must be uint32 (a bit for each end token) or bool, not {array.dtype}")
+    return plain(array, np.uint32, 1)
 
 
 @dataclass(frozen=True)
@@ -73,7 +91,11 @@ class MaskTables:
 
 @dataclass(frozen=True)
 class EndSets:
-    """Each row's end tokens: `tokens[start[row]:start[row + 1]]`. `start` int32[rows + 1], `tokens` int32[total]."""
+    """Each row's end tokens: `tokens[start[row]:start[row + 1]]`. `start` int32[rows + 1], `tokens` int32[total].
+
+    Those of a row are distinct (one that is there twice must have two equal bits), and at most `layout.MAX_ENDS`: more
+    are a `ValueError`.
+    """
 
     start: NDArray[np.int32]
     tokens: NDArray[np.int32]
@@ -81,6 +103,8 @@ class EndSets:
     def __post_init__(self) -> None:
         object.__setattr__(self, "start", plain(self.start, np.int32, 1))
         object.__setattr__(self, "tokens", plain(self.tokens, np.int32, 1))
+        if self.start.size > 1 and int((self.start[1:] - self.start[:-1]).max()) > MAX_ENDS:
+            raise ValueError(f"a row has more than {MAX_ENDS} end tokens")
 
     @classmethod
     def same(cls, rows: int, tokens: Sequence[int] = ()) -> EndSets:

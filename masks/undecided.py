@@ -4,61 +4,34 @@ from __future__ import annotations
 
 from .._numba import helper
 from .bitmaps import prefetch
-from .layout import L_STAY, L_SUBTREES, L_TEXT
+from .layout import L_STAY, L_TEXT
 from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, store_i32, store_i64, store_u8
 from .path import set_bit
-from .suffixes import outside_first
 from .trie import V_FIRST_RANK, V_ID_RANK, V_RANK_WORDS, V_RECORD, V_WORDS
 
-#: Walking a token by itself takes as long as so many tokens of a subtree.
-SHARE_OF_SUBTREE = 4
+#: Tokens that are sorted at a time, but for the last word of them.
+SORTED_AT_ONCE = 256
+#: Words of the bitmap that are looked through at a time.
+MOST_WORDS = 4096
 
 
 @helper
-def _count_ranks(ranks, begin, end):  # type: ignore[no-untyped-def]
-    """Bits begin..end - 1 of `ranks`, which are some."""
-    first, last = begin >> 6, (end - 1) >> 6
-    total = 0
-    for word in range(first, last + 1):
-        bits = load_i64(ranks, word)
-        if word == first:
-            bits &= -1 << (begin & 63)
-        if word == last and end & 63 != 0:
-            bits &= (1 << (end & 63)) - 1
-        total += count_bits(bits)
-    return total
+def sort_undecided(vocabulary, undecided, found, ranks, begin):  # type: ignore[no-untyped-def]
+    """Add undecided tokens to `ranks`, from word `begin` of the bitmap on. Returns (word after the last, how many).
 
-
-@helper
-def _add_subtrees(vocabulary, loop, next_bytes, ranks):  # type: ignore[no-untyped-def]
-    """Add to L_SUBTREES first bytes outside the loop many of whose tokens are in `ranks`: off `next_bytes`."""
-    first_rank = load_i64(vocabulary, V_FIRST_RANK)
-    for word in range(2):
-        bits = outside_first(loop, next_bytes, word)
-        while bits != 0:
-            byte = 64 * word + count_trailing_zeros(bits)
-            begin, end = load_i32(first_rank, byte), load_i32(first_rank, byte + 1)
-            if begin < end and SHARE_OF_SUBTREE * _count_ranks(ranks, begin, end) > end - begin:
-                bit = bits & -bits
-                store_i64(loop, L_SUBTREES + word, load_i64(loop, L_SUBTREES + word) | bit)
-                store_i64(next_bytes, word, load_i64(next_bytes, word) & ~bit)
-            bits &= bits - 1
-
-
-@helper
-def sort_undecided(vocabulary, loop, undecided, found, next_bytes, ranks):  # type: ignore[no-untyped-def]
-    """Set `ranks` to the undecided tokens whose first byte is one of `next_bytes` (4 words), in rank order.
-
-    Where they are much of a subtree of the trie, that is added to L_SUBTREES of the loop instead.
+    `found`: room for a list of SORTED_AT_ONCE + 128.
     """
     id_rank = load_i64(vocabulary, V_ID_RANK)
     record = load_i64(vocabulary, V_RECORD)
-    for word in range(load_i64(vocabulary, V_RANK_WORDS)):
-        store_i64(ranks, word, 0)
-    # First a list (room for MAX_UNDECIDED + 64): where a word has few bits two are written whatever there are, as
-    # a branch on each word would be mispredicted more often than not.
+    if begin == 0:
+        for word in range(load_i64(vocabulary, V_RANK_WORDS)):
+            store_i64(ranks, word, 0)
+    # First a list: where a word has few bits two are written whatever there are, as a branch on each word would be
+    # mispredicted more often than not.
     n = 0
-    for word in range(load_i64(vocabulary, V_WORDS)):
+    word = begin
+    end = min(load_i64(vocabulary, V_WORDS), begin + MOST_WORDS)
+    while word < end and n < SORTED_AT_ONCE:
         bits = load_i64(undecided, word)
         after = n + count_bits(bits)
         for i in range(2):
@@ -70,11 +43,17 @@ def sort_undecided(vocabulary, loop, undecided, found, next_bytes, ranks):  # ty
             n += 1
             bits &= bits - 1
         n = after
+        word += 1
     for i in range(n):
         rank = load_i32(id_rank, load_i32(found, i))
         prefetch(record + 8 * rank)
         set_bit(ranks, rank)
-    _add_subtrees(vocabulary, loop, next_bytes, ranks)
+    return word, n
+
+
+@helper
+def keep_first_bytes(vocabulary, next_bytes, ranks):  # type: ignore[no-untyped-def]
+    """Drop from `ranks` the tokens whose first byte is none of `next_bytes` (4 words)."""
     # Tokens with one first byte are neighbours.
     first_rank = load_i64(vocabulary, V_FIRST_RANK)
     byte = 0

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from mask_tables import DENSE, EMPTY, LIST, SINGLE, bfloat16_bits, tables
+from mask_tables import DENSE, EMPTY, LIST, SINGLE, bfloat16_bits, random_ends, tables
 from numpy.typing import NDArray
 
 from stepmask.masks.device.sampler import DeviceSampler
 from stepmask.masks.device.tables import DeviceCandidates, DeviceEnds, DeviceParameters, DeviceResult, DeviceTables
 from stepmask.masks.layout import PENDING, READY
 from stepmask.masks.sampling import SamplingParameters
-from stepmask.masks.tables import KIND_SHIFT, UNCONSTRAINED, EndSets
+from stepmask.masks.tables import KIND_SHIFT, UNCONSTRAINED
 
 DEVICE = os.environ.get("STEPMASK_TEST_DEVICE", "cpu")
 #: The interpreter needs some 0.3 s an example: there are few, and none to make a failing one smaller.
@@ -66,18 +66,15 @@ def problems(draw: Any, form: str | None = None) -> dict[str, Any]:
     lists.append(rng.permutation(vocabulary).tolist())
     ids = [UNCONSTRAINED, *(DENSE | i for i in range(4)), *(LIST | i for i in range(3)), EMPTY]
     ids += [SINGLE | int(rng.integers(vocabulary)), 5 << KIND_SHIFT]
-    counts = rng.integers(0, 3, rows)
+    end_sets, end_allowed = random_ends(rng, rows, vocabulary)
     truncated, wanted = rng.random() < 0.7, rng.random() < 0.7
     return {
         "logits": logits,
         "vocabulary": vocabulary,
         "pool": tables(masks, lists),
         "mask_ids": rng.choice(np.array(ids, np.int32), rows),
-        "end_allowed": rng.integers(0, 2, rows).astype(np.uint8),
-        "end_sets": EndSets(
-            np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
-            rng.integers(0, vocabulary, counts.sum()).astype(np.int32),
-        ),
+        "end_allowed": end_allowed,
+        "end_sets": end_sets,
         "rows": rng.permutation(rows).astype(np.int64),
         "parameters": SamplingParameters.build(
             rows,

@@ -277,6 +277,7 @@ class _PlainGrammar:
             return any(
                 (bits & c.required) == c.required
                 and not bits & c.forbidden
+                and all(bits & group for group in c.groups)
                 and c.minimum <= count
                 and (c.maximum is None or count <= c.maximum)
                 for c in node.accept

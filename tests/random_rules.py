@@ -146,12 +146,18 @@ def random_members(rng: random.Random, value: Callable[[], Expression]) -> Membe
     def bits(chance: float) -> int:
         return sum(1 << (o.bit or 0) for o in {o.bit: o for o in options}.values() if rng.random() < chance)
 
+    def condition() -> Condition:
+        required, taken, groups = bits(0.4), 0, []
+        while rng.random() < 0.4:
+            group = bits(0.7) & ~required & ~taken
+            groups += [group] if group else []
+            taken |= group
+        least, most = rng.choice((0, 0, 0, 1, 2, 3)), rng.choice((None, None, None, 1, 2, 3, 4))
+        return Condition(required, bits(0.2), least, most, tuple(groups))
+
     accept = [Condition()]
     if rng.random() < 0.8:
-        accept = [
-            Condition(bits(0.4), bits(0.2), rng.choice((0, 0, 0, 1, 2, 3)), rng.choice((None, None, None, 1, 2, 3, 4)))
-            for _ in range(rng.randint(1, 3))
-        ]
+        accept = [condition() for _ in range(rng.randint(1, 3))]
     return Members(tuple(options), rng.choice(SEPARATORS), tuple(accept))
 
 

@@ -103,7 +103,7 @@ def legal_of(plan: Plan, batch: Batch, row: int) -> set[int]:
     """The legal tokens of a planned row, end tokens included; the row must be ready."""
     mask_id = int(plan.mask_ids[row])
     kind, index = mask_id >> KIND_SHIFT, mask_id & INDEX_BITS
-    found = set(batch.vocabulary.eos or ()) if plan.end_allowed[row] else set()
+    found = {end for i, end in enumerate(batch.vocabulary.eos or ()) if plan.end_allowed[row] >> i & 1}
     if kind == KIND_DENSE:
         found |= tokens_of(batch.tables.dense[index])
     elif kind == KIND_LIST:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepmask.masks import noise
-from stepmask.masks.tables import EndSets, MaskTables
+from stepmask.masks.tables import ALL_ENDS, EndSets, MaskTables
 
 F = np.float32
 
@@ -99,9 +99,9 @@ def as_float32(logits: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def legal_tokens(
-    mask_id: int, pool: MaskTables, end_allowed: bool, ends: NDArray[np.int32], vocabulary: int
+    mask_id: int, pool: MaskTables, end_allowed: int, ends: NDArray[np.int32], vocabulary: int
 ) -> NDArray[np.bool_]:
-    """bool[vocabulary] of a row: mask id and end tokens."""
+    """bool[vocabulary] of a row: mask id and end tokens, of which bit i of `end_allowed` says whether it is legal."""
     legal = np.zeros(vocabulary, np.bool_)
     kind, index = mask_id >> 28, mask_id & ((1 << 28) - 1)
     if mask_id == -1:
@@ -114,7 +114,9 @@ def legal_tokens(
         legal[pool.list_tokens[start : start + pool.list_length[index]]] = True
     elif kind == 2:
         legal[index] = True
-    legal[ends[ends < vocabulary]] = end_allowed
+    for i, end in enumerate(ends.tolist()):
+        if end < vocabulary:
+            legal[end] = end_allowed >> i & 1
     return legal
 
 
@@ -208,18 +210,19 @@ def sample(
     logits: NDArray[Any],
     mask_ids: NDArray[np.int32],
     pool: MaskTables,
-    end_allowed: NDArray[np.uint8],
+    end_allowed: NDArray[np.uint32] | NDArray[np.bool_],
     end_sets: EndSets,
     parameters: Any,
     vocabulary: int,
     rows: NDArray[np.int64],
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Tokens and log-probabilities of all rows (NaN where not asked for)."""
+    bits = np.where(end_allowed, ALL_ENDS, 0) if end_allowed.dtype == np.bool_ else end_allowed
     tokens = np.zeros(mask_ids.size, np.int32)
     logprobs = np.full(mask_ids.size, np.nan, np.float32)
     for i in range(mask_ids.size):
         ends = end_sets.tokens[end_sets.start[i] : end_sets.start[i + 1]]
-        legal = legal_tokens(int(mask_ids[i]), pool, bool(end_allowed[i]), ends, vocabulary)
+        legal = legal_tokens(int(mask_ids[i]), pool, int(bits[i]), ends, vocabulary)
         row = sample_row(
             logits[rows[i]],
             legal,

@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .diagrams import Condition
 from .numbers import NumberConstraint
 from .presence import Formula
 from .schemas import Literal
@@ -155,6 +156,9 @@ class ObjectClause(Clause):
         self.minimum = 0
         self.maximum: int | None = None
         self.minimum_place = ""
+        #: What is asked besides, where the alternatives are too many for a clause each, and the names it is about.
+        self.formula: Condition | None = None
+        self.mentioned: dict[str, None] = {}
 
     def property(self, name: str, literal: Literal) -> bool:
         known = self.properties.get(name, ())

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _LOGIC = ("allOf", "anyOf", "oneOf")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+#: Keywords that apply schemas to the same value.
+_IN_PLACE = frozenset((*_LOGIC, *_REFERENCES, "not", "if", "then", "else", "dependentSchemas", "dependencies"))
 #: What a schema may hold for its conditions on names to be one formula.
 _PRESENCE = frozenset(
     ("required", "dependentRequired", "dependencies", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "type")
@@ -103,6 +105,8 @@ def branches_of(expander: Expander, schema: Schema, name: str) -> list[Schema]:
 def in_place(expander: Expander, schema: Schema) -> list[Schema]:
     """The schemas that a schema applies to the same value."""
     store, keywords = expander.store, schema.keywords
+    if _IN_PLACE.isdisjoint(keywords):
+        return []
     found = [store.child(schema, name, i) for name in _LOGIC if name in keywords for i in range(len(keywords[name]))]
     found += [store.child(schema, name) for name in ("not", "if", "then", "else") if name in keywords]
     for name in ("dependentSchemas", "dependencies"):

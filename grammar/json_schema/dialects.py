@@ -98,6 +98,10 @@ def has_keyword(dialect: Dialect, keyword: str) -> bool:
     )
 
 
+#: The keywords of each draft that decide what is valid.
+KEYWORDS_OF = {dialect: frozenset(key for key in KEYWORDS if has_keyword(dialect, key)) for dialect in Dialect}
+
+
 def dialect_of(uri: Any, place: str) -> Dialect:
     """The dialect that ``$schema`` names. Raises `GrammarUnsupported`."""
     if isinstance(uri, str):

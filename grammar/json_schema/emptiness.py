@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..limits import Limits
 from .clauses import ArrayClause, NumberClause, ObjectClause, ScalarClause, StringClause
+from .diagrams import FALSE
 from .numbers import NumberConstraint, number_expression
 from .presence import settled
 from .schemas import NONE, NOTHING_VALID, Literals
@@ -78,6 +79,8 @@ class Emptiness:
         return any(self.is_empty(shapes.literals(i)) for i in range(min(clause.minimum, shapes.alike + 1)))
 
     def _object(self, clause: ObjectClause) -> bool:
+        if clause.formula is not None and clause.formula.formula == FALSE:
+            return True
         if clause.maximum is not None and (clause.maximum < clause.minimum or clause.maximum < len(clause.required)):
             return True
         known = {**dict.fromkeys(clause.required, True), **dict.fromkeys(clause.absent, False)}

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import GrammarError, GrammarSyntaxError, GrammarTooLarge
 from ..expression import Expression
 from ..limits import Limits
-from .clauses import CLAUSES, Clause
+from .clauses import CLAUSES, Clause, StringClause
 from .conditions import in_place, keyword_presence, presence
 from .keywords import check_keywords
 from .patterns import pattern_content
@@ -48,6 +49,13 @@ class Option:
 _HAS_CHOICE = {"anyOf", "oneOf", "not", "if", "dependencies", "dependentSchemas", "allOf"}
 #: Schemas within schemas, for the same value, that are looked into for the kinds that they leave.
 _MAX_NESTED = 16
+_TYPE_ALONE = {"type"}
+_ALL_KINDS = frozenset(KINDS)
+_KINDS_OF_TYPE = {kind: frozenset((kind,)) for kind in KINDS} | {"integer": frozenset(("number",))}
+#: Steps of expansion, about 30 us each, beyond which objects are one formula if they can be.
+_MANY_STEPS = 300
+#: Clauses of strings that choices may multiply to, for each option of the longest; beyond it they are one clause.
+_MANY_STRINGS = 8
 #: A negation that holds for every value of a kind.
 HOLDS: list[Option] = [Option()]
 
@@ -90,6 +98,10 @@ def _unless(formula: Formula) -> list[Option]:
     return [Option(facts=(lambda clause: clause.condition(opposite),))]
 
 
+class _ManyStepsError(Exception):
+    """The clauses of a set are very many."""
+
+
 class Expander:
     """Clauses of sets of schemas, remembered."""
 
@@ -105,6 +117,7 @@ class Expander:
         self.places: dict[str, str] = {}
         #: What is known of schemas: the values of `enum` and `const`, and conditions on names.
         self.named: dict[tuple[int, str], Named] = {}
+        self.listed: dict[tuple[int, str], frozenset[Any] | None] = {}
         self.presences: dict[int, Formula | None] = {}
         self._keywords: dict[str, Keyword] = KEYWORDS
         self._done: dict[tuple[Literals, str], list[Any]] = {}
@@ -116,7 +129,7 @@ class Expander:
         """The kinds of value that a set may leave, as far as that is easily seen: of others there are no clauses."""
         found = self._kinds.get(literals)
         if found is None:
-            left = frozenset(KINDS)
+            left = _ALL_KINDS
             for number, positive in sorted(literals):
                 if positive and number > NOTHING_VALID:
                     left &= self._kinds_of(self.store[number], _MAX_NESTED)
@@ -128,7 +141,7 @@ class Expander:
         found = self._schema_kinds.get(schema.number)
         if found is not None:
             return found
-        left = frozenset(KINDS)
+        left = _ALL_KINDS
         if schema.number <= NOTHING_VALID or depth == 0:
             return left
         if schema.options is not None:
@@ -138,8 +151,8 @@ class Expander:
             keywords = self.checked(schema).keywords  # which is not in itself, then
             for name, value in keywords.items():
                 if name == "type":
-                    types = {value} if isinstance(value, str) else set(value)
-                    left &= types | {"number"} if "integer" in types else types
+                    types = _KINDS_OF_TYPE.get(value) if isinstance(value, str) else None
+                    left &= types or frozenset().union(*(_KINDS_OF_TYPE[one] for one in value))
                 elif name == "const":
                     left &= {kind_of(value, schema.place(name))}
                 elif name == "enum":
@@ -159,19 +172,56 @@ class Expander:
         if found is None and kind not in self.kinds(literals):
             found = self._done[key] = []
         if found is None:
+            found = self._plain(literals, kind)
+            if found is not None:
+                self._done[key] = found
+        if found is None:
             outer, self.kind = self.kind, kind
             try:
                 items: list[Item] = [(number, positive, ()) for number, positive in sorted(literals)]
-                found = list(self._expanded(State(items, clause=CLAUSES[kind]())))
+                found = self._formula_where_many(literals, items)
             finally:
                 self.kind = outer
             self._done[key] = found
         return found
 
-    def _expanded(self, start: State) -> Iterator[Clause]:
+    def _formula_where_many(self, literals: Literals, items: list[Item]) -> list[Any]:
+        """The clauses of a set; of objects, where these are very many, one with a formula instead, if there is one."""
+        if self.kind == "object":
+            try:
+                return list(self._expanded(State(items.copy(), clause=CLAUSES[self.kind]()), _MANY_STEPS))
+            except _ManyStepsError:
+                from .object_formulas import object_formula  # it needs what is defined here
+
+                clause = object_formula(self, literals)
+                if clause is not None:
+                    return [clause]
+        return list(self._expanded(State(items, clause=CLAUSES[self.kind]())))
+
+    def _plain(self, literals: Literals, kind: str) -> list[Any] | None:
+        """The clause of a set that asks for no more than a type, which most sets are; None for others."""
+        integer = False
+        if literals:
+            (number, positive), *more = literals
+            schema = self.store[number]
+            if more or not positive or schema.options is not None or schema.keywords.keys() != _TYPE_ALONE:
+                return None
+            integer = kind == "number" and schema.keywords["type"] == "integer"
+            if not integer and schema.keywords["type"] != kind:
+                return None
+        clause = CLAUSES[kind]()
+        if integer:
+            clause.intersect(integer=True)
+        return [clause]
+
+    def _expanded(self, start: State, most_steps: int | None = None) -> Iterator[Clause]:
+        """Raises `_ManyStepsError` where more than `most_steps` are taken, those of the longest choice not counted."""
         work = [start]
-        made = 0
+        made = steps = longest = 0
         while work:
+            steps += 1
+            if most_steps is not None and steps > most_steps + longest:
+                raise _ManyStepsError
             state = work.pop()
             if not self._close(state):
                 continue
@@ -180,6 +230,12 @@ class Expander:
                 yield state.clause
                 continue
             if self.emptiness.is_contradictory(self.kind, state.clause):
+                continue
+            longest = max(longest, *map(len, state.choices))
+            if self.kind == "string" and prod(map(len, state.choices)) > _MANY_STRINGS * longest:
+                if self._as_options(state):
+                    made += 1
+                    yield state.clause
                 continue
             choice = min(state.choices, key=len)
             state.choices.remove(choice)
@@ -193,6 +249,20 @@ class Expander:
                 other = state.copy()
                 if self.take(other, option):
                     work.append(other)
+
+    def _as_options(self, state: State) -> bool:
+        """Make choices between strings part of the clause: a language may be a union. False: one cannot be made."""
+        for choice in state.choices:
+            found = []
+            for option in choice:
+                alone = State([], clause=StringClause())
+                if self.take(alone, option):
+                    found += [clause.constraint for clause in self._expanded(alone)]  # type: ignore[attr-defined]
+            if not found:
+                return False
+            if StringConstraint() not in found:
+                state.clause.intersect(options=frozenset((frozenset(found),)))
+        return True
 
     def take(self, state: State, option: Option) -> bool:
         """Go one way. False: it is contradictory."""
@@ -246,7 +316,7 @@ class Expander:
         try:
             return string_expression(constraint, limits=self.limits, **options)
         except GrammarError as error:
-            for pattern in sorted(constraint.patterns | constraint.not_patterns):
+            for pattern in sorted(constraint.all_patterns):
                 self.located(pattern, lambda pattern=pattern: pattern_content(pattern, self.limits))  # type: ignore[misc]
             raise error
 

@@ -30,7 +30,7 @@ def _is_type(value: Any) -> bool:
 
 
 def _is_schema(value: Any) -> bool:
-    return isinstance(value, (bool, Mapping))
+    return isinstance(value, (bool, dict, Mapping))
 
 
 def _is_schemas(value: Any) -> bool:
@@ -93,8 +93,7 @@ def check_keywords(schema: Schema) -> None:
                 hint = ": a boolean is of draft 3, list the names in the schema of the object"
             raise GrammarSyntaxError(f"{name} must be {form[1]}{hint}", schema.place(name))
     for name in ("exclusiveMinimum", "exclusiveMaximum"):
-        value = schema.keywords.get(name)
-        if isinstance(value, bool) and value and schema.dialect > Dialect.DRAFT4:
+        if schema.keywords.get(name) is True and schema.dialect > Dialect.DRAFT4:
             bound = name.replace("exclusiveM", "m")
             if bound not in schema.keywords:
                 raise GrammarSyntaxError(f"{name} as a boolean needs {bound}", schema.place(name))

@@ -83,7 +83,7 @@ def _not_pattern_properties(expander: Expander, schema: Schema, value: Any) -> l
     return options
 
 
-def _rest(schema: Schema) -> Selector:
+def rest_of(schema: Schema) -> Selector:
     """The properties that `additionalProperties` is about."""
     keywords = schema.keywords
     return Selector(None, frozenset(keywords.get("properties", ())), tuple(keywords.get("patternProperties", ())))
@@ -94,13 +94,13 @@ def _additional(expander: Expander, schema: Schema, value: Any, state: State, sc
     if literal[0] != ANYTHING:
         for pattern in schema.keywords.get("patternProperties", ()):
             expander.places.setdefault(pattern, schema.place("patternProperties", pattern))
-        state.clause.others.append((_rest(schema), literal))
+        state.clause.others.append((rest_of(schema), literal))
     _evaluate(state, scopes, everything=True)
     return True
 
 
 def _not_additional(expander: Expander, schema: Schema, value: Any) -> list[Option]:
-    return _violating(_rest(schema), _literal(expander, schema, "additionalProperties"))
+    return _violating(rest_of(schema), _literal(expander, schema, "additionalProperties"))
 
 
 def _names(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..errors import GrammarTooLarge, GrammarUnsupported
 from ..expression import EMPTY, Alternation, Condition, Expression, Machine, Member, Members, Sequence
 from .clauses import ObjectClause
+from .object_diagrams import diagram_expression
 from .presence import Formula, all_of, alternatives, has, holds_without, names_in, settled
 from .schemas import Literals
 from .shapes import ObjectShape, OtherNames, subsets
@@ -64,6 +65,8 @@ def object_expression(writer: Writer, clause: ObjectClause, depth: int, ways: in
 
     `ways`: how many clauses there are beside each other, this one included.
     """
+    if clause.formula is not None:
+        return diagram_expression(writer, clause, clause.formula, depth)
     return _Object(writer, clause, depth, ways).expression()
 
 
@@ -152,8 +155,9 @@ class _Object:
                 sum(1 << bit_of[name] for name in forbidden),
                 max(clause.minimum, 1),
                 clause.maximum,
+                tuple(sum(1 << bit_of[name] for name in group) for group in sorted(map(sorted, groups))),
             )
-            for required, forbidden in terms
+            for required, forbidden, groups in terms
         )
         separator = self._writer.inlined(layout.comma(self._depth))
         listed = Members(tuple(options), separator, conditions)

@@ -7,8 +7,9 @@ algorithms for Boolean function manipulation", 1986).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Union
+from typing import NamedTuple, Union
 
 #: True, False, ("has", name), ("lacks", name), ("and", formulas), ("or", formulas).
 Formula = Union[bool, tuple[str, str], tuple[str, tuple["Formula", ...]]]  # noqa: UP007  # not with a name within
@@ -102,30 +103,76 @@ def names_in(formula: Formula) -> dict[str, None]:
     return found
 
 
-def alternatives(formula: Formula, most: int) -> list[tuple[frozenset[str], frozenset[str]]] | None:
-    """Pairs of names that must and must not be there, any of which will do; None where there are more than `most`."""
+class Wanted(NamedTuple):
+    """Names that must be there, names that must not, and sets of names of each of which one must: none overlap."""
+
+    required: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+    groups: frozenset[frozenset[str]] = frozenset()
+
+
+def alternatives(formula: Formula, most: int) -> list[Wanted] | None:
+    """What a formula asks for, as ways any of which will do; None where there are more than `most`.
+
+    That one of several names is there is no choice but a group, so that a conjunction of such does not multiply.
+    """
     if isinstance(formula, bool):
-        return [(frozenset(), frozenset())] if formula else []
+        return [Wanted()] if formula else []
     kind, rest = formula
     if isinstance(rest, str):
         one = frozenset((rest,))
-        return [(one, frozenset())] if kind == "has" else [(frozenset(), one)]
-    found: dict[tuple[frozenset[str], frozenset[str]], None] = (
-        {} if kind == "or" else {(frozenset(), frozenset()): None}
-    )
-    for part in rest:
-        inner = alternatives(part, most)
-        if inner is None:
-            return None
-        if kind == "or":
+        return [Wanted(required=one) if kind == "has" else Wanted(forbidden=one)]
+    if kind == "or":
+        names = frozenset(str(part[1]) for part in rest if isinstance(part, tuple) and part[0] == "has")
+        others = [part for part in rest if isinstance(part, tuple) and part[0] != "has"]
+        found: dict[Wanted, None] = {}
+        if names:
+            found.update(dict.fromkeys(_consistent(Wanted(groups=frozenset((names,))))))
+        for part in others:
+            inner = alternatives(part, most)
+            if inner is None or len(found) + len(inner) > most:
+                return None
             found.update(dict.fromkeys(inner))
-        else:
-            found = {
-                (left[0] | right[0], left[1] | right[1]): None
-                for left in found
-                for right in inner
-                if (left[0] | right[0]).isdisjoint(left[1] | right[1])
-            }
+        return list(found)
+    found = {Wanted(): None}
+    for conjunct in rest:
+        inner = alternatives(conjunct, most)
+        if inner is None or len(found) * len(inner) > most * most:
+            return None
+        found = {
+            both: None
+            for left in found
+            for right in inner
+            for both in _consistent(
+                Wanted(left.required | right.required, left.forbidden | right.forbidden, left.groups | right.groups)
+            )
+        }
         if len(found) > most:
             return None
     return list(found)
+
+
+def _consistent(wanted: Wanted) -> list[Wanted]:
+    """The same without contradictions, groups that say nothing new, and names in two groups."""
+    required, forbidden = wanted.required, wanted.forbidden
+    groups = wanted.groups
+    while True:
+        if required & forbidden:
+            return []
+        groups = frozenset(group - forbidden for group in groups if not group & required)
+        single = frozenset().union(*(group for group in groups if len(group) < 2))
+        if frozenset() in groups:
+            return []
+        if not single:
+            break
+        required |= single
+    groups = frozenset(group for group in groups if not any(other < group for other in groups))
+    counts = Counter(name for group in groups for name in group)
+    shared = max(sorted(counts), key=counts.__getitem__, default="")
+    if counts[shared] < 2:
+        return [Wanted(required, forbidden, groups)]
+    # With the name all groups with it are met; without it they are met by the others.
+    without = frozenset(group - {shared} for group in groups)
+    return _consistent(Wanted(required | {shared}, forbidden, groups)) + _consistent(
+        Wanted(required, forbidden, without)
+    )

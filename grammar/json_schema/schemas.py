@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from functools import cached_property
 from typing import Any
 from urllib.parse import urljoin
 
@@ -21,12 +20,12 @@ from ..errors import GrammarSyntaxError, GrammarUnsupported
 from .dialects import (
     FOREIGN_KEYWORDS,
     KEYWORDS,
+    KEYWORDS_OF,
     LIST_KEYWORDS,
     MAP_KEYWORDS,
     SCHEMA_KEYWORDS,
     Dialect,
     dialect_of,
-    has_keyword,
 )
 
 #: A schema by its number, and whether a value is to be valid against it or not to be.
@@ -39,7 +38,9 @@ ANYTHING, NOTHING_VALID = 0, 1
 ANY: Literals = frozenset()
 NONE: Literals = frozenset({(NOTHING_VALID, True)})
 
-_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+#: What a schema means depends on these.
+_MEANT = KEYWORDS | {"$id", "id", "$schema"}
+_FOREIGN = frozenset(FOREIGN_KEYWORDS)
 
 
 def parse_json(text: str) -> Any:
@@ -56,27 +57,47 @@ def _no_constant(word: str) -> Any:
     raise ValueError(f"{word} is no JSON number")
 
 
+#: Where a schema stands: a JSON pointer, or the schema it is in and the path there.
+Place = str | tuple["Schema", tuple[Any, ...]]
+
+
 class Schema:
     """One schema: `value` is a boolean or an object, `pointer` where it stands first."""
 
-    def __init__(self, value: Any, pointer: str, dialect: Dialect, resolver: Any, number: int) -> None:
+    #: A JSON pointer.
+    pointer: str
+    #: The keywords that decide what is valid, in their order.
+    keywords: dict[str, Any]
+
+    def __init__(self, value: Any, place: Place, dialect: Dialect, resolver: Any, number: int) -> None:
         self.value = value
-        self.pointer = pointer
+        self._place = place
         self.dialect = dialect
         self.resolver = resolver
         self.number = number
         #: For a schema that stands nowhere: it is valid where one of these is.
         self.options: tuple[Literal, ...] | None = None
 
-    @cached_property
-    def keywords(self) -> dict[str, Any]:
-        """The keywords that decide what is valid, in their order."""
+    def __getattr__(self, name: str) -> Any:
+        # Both are made when they are first asked for; `functools.cached_property` takes a lock.
+        found: Any
+        if name == "keywords":
+            found = self._read_keywords()
+        elif name == "pointer":
+            found = _pointer(self._place)
+        else:
+            raise AttributeError(name)
+        self.__dict__[name] = found
+        return found
+
+    def _read_keywords(self) -> dict[str, Any]:
         value = self.value
         if isinstance(value, bool):
             return {}
         if "$ref" in value and self.dialect <= Dialect.DRAFT7:  # what stands beside it is ignored there
             return {"$ref": value["$ref"]}
-        found = {key: value[key] for key in value if has_keyword(self.dialect, key)}
+        known = KEYWORDS_OF[self.dialect]
+        found = {key: value[key] for key in value if key in known}
         if "type" in found:  # first, as it may settle all
             found = {"type": found.pop("type"), **found}
         return found
@@ -140,7 +161,7 @@ class SchemaStore:
                 subresource = dialect.specification.create_resource(value)
                 if subresource.id() is not None:
                     resolver = resolver.in_subresource(subresource)
-            found = self._children[key] = self._intern(value, schema.place(*path), dialect, resolver)
+            found = self._children[key] = self._intern(value, (schema, path), dialect, resolver)
         return found
 
     def derived(self, value: Any, schema: Schema) -> Schema:
@@ -203,13 +224,12 @@ class SchemaStore:
         return dialect
 
     # -------------------------------------------------------------------------------------------------- equal schemas
-    def _intern(self, value: Any, pointer: str, dialect: Dialect, resolver: Any) -> Schema:
-        if not isinstance(value, (bool, Mapping)):
-            raise GrammarSyntaxError(f"a schema is an object or a boolean, not {_shown(value)}", pointer)
-        if isinstance(value, Mapping):
-            for keyword, what in FOREIGN_KEYWORDS.items():
-                if keyword in value:
-                    raise GrammarUnsupported(f"{keyword} is {what}", pointer_of(pointer, keyword))
+    def _intern(self, value: Any, place: Place, dialect: Dialect, resolver: Any) -> Schema:
+        if not isinstance(value, (bool, dict, Mapping)):
+            raise GrammarSyntaxError(f"a schema is an object or a boolean, not {_shown(value)}", _pointer(place))
+        if not isinstance(value, bool) and not _FOREIGN.isdisjoint(value):
+            keyword = next(keyword for keyword in FOREIGN_KEYWORDS if keyword in value)
+            raise GrammarUnsupported(f"{keyword} is {FOREIGN_KEYWORDS[keyword]}", pointer_of(_pointer(place), keyword))
         content = self._content(value)
         if content is True or content is False:
             return self.schemas[ANYTHING if content else NOTHING_VALID]
@@ -220,26 +240,28 @@ class SchemaStore:
         number = self._numbers.get(key)
         if number is not None:
             return self.schemas[number]
-        return self._add(key, pointer, dialect, resolver, value)
+        return self._add(key, place, dialect, resolver, value)
 
-    def _add(self, key: Any, pointer: str, dialect: Dialect, resolver: Any, value: Any) -> Schema:
-        schema = Schema(value, pointer, dialect, resolver, len(self.schemas))
+    def _add(self, key: Any, place: Place, dialect: Dialect, resolver: Any, value: Any) -> Schema:
+        schema = Schema(value, place, dialect, resolver, len(self.schemas))
         self._numbers[key] = schema.number
         self.schemas.append(schema)
         return schema
 
     def _content(self, value: Any) -> Any:
         """What decides the meaning of a schema, hashable: equal contents are equal schemas (but for base URIs)."""
-        if not isinstance(value, Mapping):
+        if not isinstance(value, (dict, Mapping)):  # which a dict is, but asking whether it is one is quicker
             return value if isinstance(value, bool) else repr(value)
         found = self._contents.get(id(value))
         if found is None:
             parts: list[Any] = []
             for key, item in value.items():
-                if key not in KEYWORDS and key not in ("$id", "id", "$schema"):
+                if key not in _MEANT:
                     continue
                 inner: Any
-                if key in MAP_KEYWORDS and isinstance(item, Mapping):
+                if isinstance(item, str):
+                    inner = item, ""
+                elif key in MAP_KEYWORDS and isinstance(item, (dict, Mapping)):
                     inner = tuple((name, self._content(part)) for name, part in item.items())
                 elif key in LIST_KEYWORDS and isinstance(item, list):
                     inner = tuple(self._content(part) for part in item)
@@ -260,7 +282,14 @@ class SchemaStore:
 
 def _has_identifier(value: Any) -> bool:
     """Whether a schema may have a URI of its own: not where `id` is something else, as under a misplaced keyword."""
-    return isinstance(value, Mapping) and any(isinstance(value.get(name), str) for name in ("$id", "id"))
+    if not isinstance(value, (dict, Mapping)):
+        return False
+    return isinstance(value.get("$id"), str) or isinstance(value.get("id"), str)
+
+
+def _pointer(place: Place) -> str:
+    """A place as a JSON pointer."""
+    return place if isinstance(place, str) else place[0].place(*place[1])
 
 
 def _shown(value: Any) -> str:

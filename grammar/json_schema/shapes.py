@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import combinations, product
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from ..errors import GrammarTooLarge
 from .clauses import ObjectClause, Selector, StringClause, Violation
+from .name_classes import MAX_CLASSES, name_classes
 from .names import listed
-from .patterns import matches
+from .patterns import matches, pattern_content
 from .presence import names_in
 from .schemas import NOTHING_VALID, Literal, Literals
 from .strings import StringConstraint, string_content
 
 if TYPE_CHECKING:
     from .expand import Expander
-
-#: Patterns of one object that its other properties are sorted by: each set of them is a class of names.
-_MAX_PATTERNS = 8
-
 
 #: Names that `propertyNames` lists, up to which each is a name of its own.
 _MAX_LISTED = 64
@@ -77,6 +74,7 @@ class ObjectShape:
         found = dict.fromkeys((*clause.declared, *clause.required, *clause.properties))
         for condition in clause.conditions:
             found.update(names_in(condition))
+        found.update(clause.mentioned)
         found.update(clause.absent)
         found.update(dict.fromkeys(self._listed))
         if clause.names:
@@ -143,9 +141,13 @@ class ObjectShape:
             if selector.pattern is not None:
                 patterns[selector.pattern] = None
             patterns.update(dict.fromkeys(selector.patterns))
-        if len(patterns) > _MAX_PATTERNS:
+        if len(patterns) > 1:
+            for pattern in patterns:
+                self._expander.located(pattern, lambda pattern=pattern: pattern_content(pattern, self._expander.limits))  # type: ignore[misc]
+        classes = name_classes(list(patterns), self._expander.limits)
+        if classes is None:
             raise GrammarTooLarge(
-                f"the names of one object are sorted by {len(patterns)} patterns",
+                f"{len(patterns)} patterns sort the names of one object into more than {MAX_CLASSES} classes",
                 self._expander.places.get(next(iter(patterns))),
                 limit="max_schema_states",
             )
@@ -154,10 +156,9 @@ class ObjectShape:
         if clause.names:
             bases = self._name_constraints(frozenset(clause.names))
         found = []
-        for choice in product((True, False), repeat=len(patterns)):
-            matched = {pattern for pattern, holds in zip(patterns, choice, strict=True) if holds}
+        for matched, unmatched in classes:
 
-            def selects(selector: Selector, matched: set[str] = matched) -> bool:
+            def selects(selector: Selector, matched: frozenset[str] = matched) -> bool:
                 wanted = selector.pattern is None or selector.pattern in matched
                 return wanted and matched.isdisjoint(selector.patterns)
 
@@ -165,9 +166,7 @@ class ObjectShape:
             if (NOTHING_VALID, True) in literals or self._expander.emptiness.is_empty(literals):
                 continue
             violations = frozenset(i for i, violation in enumerate(clause.violations) if selects(violation.selector))
-            asked = StringConstraint(
-                patterns=frozenset(matched), not_patterns=frozenset(patterns) - matched, excluded=excluded
-            )
+            asked = StringConstraint(patterns=matched, not_patterns=unmatched, excluded=excluded)
             for base in bases:
                 found += self._by_names(base.intersect(asked), literals, violations)
         return found

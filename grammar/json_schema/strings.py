@@ -23,7 +23,7 @@ from ..expression import (
 )
 from ..limits import Limits
 from ..simplify import Simplifier, contains
-from .escapes import ANY_TEXT, QUOTE, Escapes, Speller, content, is_text, plain_content, spelled_text
+from .escapes import ANY_TEXT, QUOTE, Escapes, Speller, content, is_text, one_of, plain_content, spelled_text
 from .formats import FORMATS
 from .patterns import CLOSED, accepts, bounded, is_empty, lengths, nesting_checked, pattern_content
 
@@ -35,7 +35,8 @@ class StringConstraint:
     """What a string must satisfy, all of it. Lengths are in code points, `max_length` None is without bound.
 
     `patterns` (ECMA 262) are found in it and `not_patterns` are not; it is of all `formats` and of none of
-    `not_formats`, names in `FORMATS`; it is one of `allowed`, unless that is None, and none of `excluded`.
+    `not_formats`, names in `FORMATS`; it is one of `allowed`, unless that is None, and none of `excluded`; of each set
+    in `options` it satisfies one.
     """
 
     min_length: int = 0
@@ -46,6 +47,7 @@ class StringConstraint:
     not_formats: frozenset[str] = frozenset()
     allowed: frozenset[str] | None = None
     excluded: frozenset[str] = frozenset()
+    options: frozenset[frozenset[StringConstraint]] = frozenset()
 
     def intersect(self, other: StringConstraint) -> StringConstraint:
         """What both ask for."""
@@ -62,13 +64,20 @@ class StringConstraint:
             self.not_formats | other.not_formats,
             allowed,
             self.excluded | other.excluded,
+            self.options | other.options,
         )
 
     @property
     def is_spelled_freely(self) -> bool:
         """Whether only lengths, if anything, are asked for, so that every escape of JSON may be used."""
         named = self.patterns or self.not_patterns or self.formats or self.not_formats or self.excluded
-        return not named and self.allowed is None
+        return not named and not self.options and self.allowed is None
+
+    @property
+    def all_patterns(self) -> frozenset[str]:
+        """All patterns that it asks about."""
+        inner = (constraint.all_patterns for options in self.options for constraint in options)
+        return (self.patterns | self.not_patterns).union(*inner)
 
 
 def string_expression(
@@ -183,9 +192,14 @@ def _language(constraint: StringConstraint, limits: Limits) -> tuple[Expression,
 
 def _operands(constraint: StringConstraint, limits: Limits) -> tuple[list[Expression], list[Expression]]:
     """The languages that strings must be in, and those that they must not be in."""
+    alternatives = [
+        one_of(sorted({string_content(option, limits) for option in options}, key=repr))
+        for options in sorted(constraint.options, key=repr)
+    ]
     return (
         [pattern_content(pattern, limits) for pattern in sorted(constraint.patterns)]
-        + [FORMATS[name].expression for name in sorted(constraint.formats)],
+        + [FORMATS[name].expression for name in sorted(constraint.formats)]
+        + alternatives,
         [pattern_content(pattern, limits) for pattern in sorted(constraint.not_patterns)]
         + [FORMATS[name].expression for name in sorted(constraint.not_formats)],
     )

@@ -10,9 +10,9 @@ import subprocess
 import sys
 from typing import Any
 
+from ..messages import Channel, unnamed_file
 from .jobs import Job
 from .limits import ServiceLimits
-from .messages import Channel, unnamed_file
 
 _PACKAGE = __name__.rpartition(".")[0]
 #: What a worker calls for each job, and the program that makes a process a worker.

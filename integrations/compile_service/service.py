@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import os
 import threading
+import time
 import weakref
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,7 +33,9 @@ class CompileService:
     Equal requests share one compile. `limits` bound the counted work of a compile, as in `stepmask.compile`; `bounds`
     bound everything else. Workers start with the first request, or with `start`. All methods may be called from any
     thread; none but `compile`, `wait_until_ready` and `close` waits for anything. One thread of this process waits for
-    the workers, in the operating system. For each job it runs for about 0.6 ms.
+    the workers, in the operating system. For each job it runs for about 0.6 ms. With
+    `threaded=False` there is no such thread: whoever owns the process calls `poll`, from one thread, when it suits him;
+    the bundled engine does.
 
     Use it in a ``with`` statement or call `close`. When this process ends without that, even by a kill, the workers
     notice it and end too; nothing of them is left behind.
@@ -44,6 +47,8 @@ class CompileService:
         workers: int = 1,
         limits: Limits | None = None,
         bounds: ServiceLimits | None = None,
+        *,
+        threaded: bool = True,
     ) -> None:
         if workers < 1:
             raise ValueError(f"there must be at least one worker, not {workers}")
@@ -60,7 +65,7 @@ class CompileService:
         self._next_number = 0
         self._closed: str | None = None
         self._process = os.getpid()
-        self._supervisor = Supervisor(self, workers)
+        self._supervisor = Supervisor(self, workers, is_threaded=threaded)
         _SERVICES.add(self)
 
     # ------------------------------------------------------------------------------------------------- for the callers
@@ -70,6 +75,7 @@ class CompileService:
         *,
         priority: int = 0,
         tenant: str = "",
+        group: str = "",
         time_limit_s: float | None = None,
         cpu_limit_s: float | None = None,
     ) -> CompileFuture:
@@ -78,8 +84,8 @@ class CompileService:
         `grammar` is one from `stepmask.regex` and so on, or a specification that the worker reads itself:
         ``{"kind": "lark", "text": ..., "start": "root"}``, the kind's function with its arguments. A specification
         costs the caller 10 us, a grammar 0.3 ms as a rule and 1.4 s with 50,000 options. Jobs of a higher `priority`
-        go first; among equals the `tenant` that has had the least. The limits of time are those of `bounds` unless
-        given.
+        go first; among equals the `group` that has had the least, and of that the `tenant`. The limits of time are
+        those of `bounds` unless given.
 
         Raises at once: `CompileQueueFull`; `CompileServiceClosed`; the `GrammarError`s that are cheap to see (too large
         a text, no JSON, an unknown kind); `TypeError` for what is no grammar. The future raises besides `GrammarError`:
@@ -99,7 +105,7 @@ class CompileService:
                 raise CompileServiceClosed(self._closed)
             known = self._kept.get(request.key)
             if known is None:
-                self._wait_in_line(request, future, priority, tenant, times)
+                self._wait_in_line(request, future, priority, (group, tenant), times)
             self._counts.submitted += 1
             self._counts.answered += isinstance(known, CompiledGrammar)
             self._counts.answered_with_error += isinstance(known, Failure)
@@ -122,8 +128,11 @@ class CompileService:
         `concurrent.futures.TimeoutError`.
         """
         future = self.submit(grammar, **options)
+        end = float("inf") if timeout is None else time.monotonic() + timeout
         try:
-            return future.result(timeout)
+            while not self.is_threaded and not future.done() and time.monotonic() < end:
+                self._supervisor.turn(min(self.patience() or 1.0, end - time.monotonic(), 1.0))
+            return future.result(timeout if self.is_threaded else 0)
         finally:
             future.cancel()  # no effect on one that is done
 
@@ -138,6 +147,24 @@ class CompileService:
         """Start the workers and wait for them, in seconds; False where they are not ready by then."""
         self.start()
         return self._supervisor.wait_until_ready(timeout)
+
+    @property
+    def is_threaded(self) -> bool:
+        """Whether a thread of the service does its work; otherwise `poll` does."""
+        return self._supervisor.is_threaded
+
+    def poll(self) -> None:
+        """Do what there is to do, without waiting; for a service that has no thread. See `patience`."""
+        if not self.is_threaded:
+            self._supervisor.turn(0.0)
+
+    def fileno(self) -> int:
+        """A descriptor that can be read when `poll` has something to do; -1 before the first request."""
+        return self._supervisor.fileno()
+
+    def patience(self) -> float | None:
+        """Seconds after which `poll` has something to do in any case; None: there is no such time."""
+        return self._supervisor.patience()
 
     @property
     def counts(self) -> ServiceCounts:
@@ -176,13 +203,19 @@ class CompileService:
 
     # ---------------------------------------------------------------------------------------------- with the lock held
     def _wait_in_line(
-        self, request: CompileRequest, future: CompileFuture, priority: int, tenant: str, times: tuple[float, float]
+        self,
+        request: CompileRequest,
+        future: CompileFuture,
+        priority: int,
+        owner: tuple[str, str],
+        times: tuple[float, float],
     ) -> None:
         job = self._open.get((request.key, *times))
         if job is None:
+            group, tenant = owner
             self._check_room(request, tenant)
             self._next_number += 1
-            job = Job(self._next_number, request, tenant, priority, *times)
+            job = Job(self._next_number, request, tenant, priority, *times, group=group)
             self._open[job.key] = self._all[job.number] = job
             self._queue.push(job)
         else:

@@ -1,6 +1,7 @@
-"""The thread that starts workers, gives them jobs, takes their answers and ends what is late.
+"""What starts workers, gives them jobs, takes their answers and ends what is late: a thread, or who polls it.
 
-It waits in the operating system for whatever comes first: an answer, the end of a worker, a new request, a deadline.
+The thread waits in the operating system for whatever comes first: an answer, the end of a worker, a new request, a
+deadline.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from ...grammar.errors import GrammarError
 from ...masks import cache
 from ...masks.compiled import CompiledGrammar
+from ..messages import Closed
 from .errors import CompileError, CompileFailed, CompileOutOfMemory, CompileTimeout, CompileWorkerDied
 from .failures import Failure
 from .jobs import Job
-from .messages import Closed
 from .process import WorkerProcess, packed_for_workers
 
 if TYPE_CHECKING:
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 
 class Supervisor:
     """The workers of one service. `wake`, `start_all`, `wait_until_ready` and `stop` are for any thread, the rest is
-    the thread's own."""
+    the thread's own, or that of the one thread which calls `turn` where `is_threaded` is false."""
 
-    def __init__(self, service: CompileService, workers: int) -> None:
+    def __init__(self, service: CompileService, workers: int, *, is_threaded: bool) -> None:
+        self.is_threaded = is_threaded
         self._service = service
         self._bounds = service.bounds
         self._most = workers
@@ -59,7 +61,7 @@ class Supervisor:
             if self._selector is None:
                 self._selector = selectors.DefaultSelector()
                 self._selector.register(self._bell, selectors.EVENT_READ)
-            if self._thread is None:
+            if self._thread is None and self.is_threaded:
                 thread = threading.Thread(target=self._run, name="stepmask compile service", daemon=True)
                 thread.start()
                 self._thread = thread
@@ -72,8 +74,12 @@ class Supervisor:
 
     def wait_until_ready(self, timeout: float | None) -> bool:
         """Whether all workers are ready, at the latest after so many seconds."""
+        if not self.is_threaded:
+            end = float("inf") if timeout is None else time.monotonic() + timeout
+            while not self._is_settled() and time.monotonic() < end:
+                self.turn(min(self.patience() or 1.0, end - time.monotonic(), 1.0))
         with self._changed:
-            self._changed.wait_for(self._is_settled, timeout)
+            self._changed.wait_for(self._is_settled, timeout if self.is_threaded else 0)
             return not self._stopping and self._ready() == self._most
 
     def _is_settled(self) -> bool:
@@ -88,12 +94,14 @@ class Supervisor:
             self._stopping = True
             self._changed.notify_all()
             thread = self._thread
-            if thread is None:  # it never came to that
+            if thread is None and self._selector is None:  # it never came to that
                 self._close_descriptors()
                 return
             if self._bell >= 0:
                 os.eventfd_write(self._bell, 1)
-        if thread is not threading.current_thread():
+        if thread is None:
+            self._end_all()
+        elif thread is not threading.current_thread():
             thread.join()
 
     def leave(self) -> None:
@@ -105,23 +113,38 @@ class Supervisor:
 
     # --------------------------------------------------------------------------------------------------- the thread
     def _run(self) -> None:
-        assert self._selector is not None
+        while not self._stopping:
+            self.turn(self.patience())
+        self._end_all()
+
+    def turn(self, timeout: float | None) -> None:
+        """Wait so many seconds at most for something to do, and do it, of answers so many as a poll may take.
+
+        An error ends the service.
+        """
+        selector = self._selector
+        if selector is None or self._stopping:
+            return
         try:
-            while not self._stopping:
-                for key, _ in self._selector.select(self._patience()):
-                    if key.data is None:
-                        os.eventfd_read(self._bell)
-                    elif key.data in self._workers:
-                        self._receive(key.data)
-                self._end_what_is_late(time.monotonic())
-                self._fill(time.monotonic())
+            left = None if self.is_threaded else self._bounds.max_answers_per_poll
+            for key, _ in selector.select(timeout):
+                if key.data is None:
+                    os.eventfd_read(self._bell)
+                elif key.data in self._workers and left != 0:
+                    left = None if left is None else left - 1
+                    self._receive(key.data)
+            self._end_what_is_late(time.monotonic())
+            self._fill(time.monotonic())
         except BaseException as error:
             # Nobody would ever hear of what waits here.
             reason = f"the compile service stopped: {error!r}"
             self._service.end(reason, CompileFailed(reason))
-            raise
-        finally:
             self._end_all()
+            raise
+
+    def fileno(self) -> int:
+        """A descriptor that can be read when there is something to do; -1 before the first `wake`."""
+        return -1 if self._selector is None else self._selector.fileno()  # type: ignore[attr-defined]
 
     def _end_all(self) -> None:
         assert self._selector is not None
@@ -141,7 +164,7 @@ class Supervisor:
                 os.close(descriptor)
         self._bell = self._vocabulary = -1
 
-    def _patience(self) -> float | None:
+    def patience(self) -> float | None:
         """Seconds until the next deadline."""
         first = min((worker.deadline for worker in self._workers), default=float("inf"))
         return None if first == float("inf") else max(0.0, first - time.monotonic())

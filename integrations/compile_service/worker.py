@@ -20,7 +20,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from .messages import Channel, Closed, contents, unnamed_file
+from ..messages import Channel, Closed, contents, unnamed_file
 
 #: Takes (payload of the job, vocabulary, limits), returns a `CompiledGrammar`.
 JobFunction = Callable[[memoryview, Any, Any], Any]

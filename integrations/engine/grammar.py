@@ -13,11 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ...masks.arena import ACCEPTED, UNFINISHED
 from ...masks.batch import Batch
-from ...masks.layout import COUNT_VISITED, COUNT_WORK, LIMIT, READY
+from ...masks.errors import VocabularyError
+from ...masks.layout import COUNT_WORK, LIMIT, MAX_ENDS, READY
 from ...masks.outcome import Outcome
 from ...masks.sampling import Sampler, SampleResult, SamplingParameters
-from ...masks.tables import KIND_EMPTY, KIND_SHIFT, EndSets
+from ...masks.tables import ALL_ENDS, INDEX_BITS, KIND_EMPTY, KIND_SHIFT, KIND_SINGLE, EndSets
 from ...masks.vocabulary import Vocabulary
 from .request import Request
 
@@ -38,8 +40,8 @@ class StepPlan:
     #: Rows whose grammar allows nothing but an end: bool.
     only_end: npt.NDArray[np.bool_]
     mask_ids: npt.NDArray[np.int32]
-    #: 1 where an end token may be sampled: uint8.
-    end_allowed: npt.NDArray[np.uint8]
+    #: Which of the row's end tokens may be sampled, as `Plan.end_allowed`: uint32.
+    end_allowed: npt.NDArray[np.uint32]
     #: Rows that cannot have a mask within the limits of stack graphs, now or later: bool.
     limit: npt.NDArray[np.bool_]
 
@@ -64,9 +66,10 @@ class Rows:
         """`budget_us` and `pool_masks` are the `Batch`'s."""
         self._prefetch = prefetch
         self._batch = Batch(vocabulary, slots=slots, budget_us=budget_us, pool_masks=pool_masks)
-        #: Units of fuel that `plan` and `settle` have in one step, and those that they have spent so far.
+        #: Units of fuel that `plan`, `settle` and `advance` have in one step, and those that they have spent so far.
         self.budget = self._batch.fuel
         self._plan_fuel = self._plan_left = self._batch.plan_fuel
+        self._advance_fuel = self._advance_left = self._batch.advance_fuel
         self.fuel = 0
         self._sampler = Sampler(min(vocabulary.size, width), slots)
         self._parameters = SamplingParameters.build(slots, temperature=0.0)
@@ -80,6 +83,8 @@ class Rows:
         """Take a request into an empty row. Raises what `Batch.add` raises; the row then stays empty."""
         vocabulary_ends = () if request.ignore_eos else self._vocabulary_ends
         ends = tuple(dict.fromkeys((*vocabulary_ends, *request.stop_token_ids)))
+        if len(ends) > MAX_ENDS:
+            raise VocabularyError(f"a request may have at most {MAX_ENDS} end tokens, not {len(ends)}")
         if request.grammar is not None:
             self._batch_slots[row] = self._batch.add(request.grammar, eos=ends, min_tokens=request.min_tokens)
         self._min_tokens[row] = request.min_tokens
@@ -100,6 +105,39 @@ class Rows:
             self._batch.remove(int(self._batch_slots[row]))
             self._batch_slots[row] = NO_SLOT
 
+    @property
+    def plan_left(self) -> int:
+        """What the plans of this step have left of its fuel."""
+        return self._plan_left
+
+    @plan_left.setter
+    def plan_left(self, fuel: int) -> None:
+        self._plan_left = fuel
+
+    def share(self, plan_fuel: int, settle_fuel: int) -> None:
+        """Have so much fuel from here on, in a step, instead of what the budget gives."""
+        self._plan_fuel = self._plan_left = max(1, plan_fuel)
+        self._batch.settle_fuel = max(1, settle_fuel)
+
+    @property
+    def settle_fuel(self) -> int:
+        """Units of fuel that `settle` has to itself in a step."""
+        return self._batch.settle_fuel
+
+    def settle_more(self, fuel: int) -> None:
+        """Have so much more of it in this step, behind its last plan."""
+        self._batch.settler.fuel += fuel
+
+    def nothing(self, rows: int) -> npt.NDArray[np.int32]:
+        """Mask ids of rows that are not sampled, int32[rows]."""
+        return np.full(rows, _NOTHING, np.int32)
+
+    @property
+    def prefetch_counters(self) -> dict[str, int]:
+        """`Prefetcher.counters`; empty before the first forward pass with prefetch, or without."""
+        prefetcher = self._batch.prefetcher
+        return {} if prefetcher is None else prefetcher.counters
+
     def is_end(self, row: int, token: int) -> bool:
         """Whether `token` ends the row's answer."""
         return token in self._ends[row]
@@ -112,6 +150,8 @@ class Rows:
         slots = np.where(decoding, self._batch_slots, NO_SLOT)
         before = self._spent()
         self._batch.plan_fuel = self._plan_left if again else self._plan_fuel
+        if not again:
+            self._advance_left = self._advance_fuel
         plan = self._batch.plan(slots)
         spent = self._spent() - before
         self.fuel += spent
@@ -120,10 +160,11 @@ class Rows:
         ready = decoding & (plan.status == READY)
         only_end = ready & has_grammar & (plan.mask_ids >> KIND_SHIFT == KIND_EMPTY)
         may_end = self._parameters.position >= self._min_tokens
-        end_allowed = np.where(has_grammar, plan.end_allowed, may_end) & ready
+        end_allowed = np.where(has_grammar, plan.end_allowed, np.where(may_end, np.uint32(ALL_ENDS), np.uint32(0)))
+        end_allowed[~ready] = 0
         limit = decoding & (plan.status == LIMIT)
         mask_ids = np.where(ready, plan.mask_ids, _NOTHING)
-        return StepPlan(decoding.copy(), plan.status, only_end, mask_ids, end_allowed.astype(np.uint8), limit)
+        return StepPlan(decoding.copy(), plan.status, only_end, mask_ids, end_allowed, limit)
 
     @contextmanager
     def prefetching(self) -> Iterator[None]:
@@ -159,13 +200,41 @@ class Rows:
     def advance(self, plan: StepPlan, outcome: Outcome) -> npt.NDArray[np.uint8]:
         """Take each row's token into its grammar; uint8[rows] as `Batch.advance` (ACCEPTED without one)."""
         taken = plan.decoding & (outcome.tokens >= 0)
-        answers = self._batch.advance(np.where(taken, self._batch_slots, NO_SLOT), outcome.tokens)
+        answers = self._advance(np.where(taken, self._batch_slots, NO_SLOT), outcome.tokens)
         self._parameters.position += taken
         return answers
 
+    def forced(self, plan: StepPlan) -> npt.NDArray[np.int32]:
+        """The token of each planned row that has only one legal one, no end among them; -1 for others; int32[rows].
+
+        Sampling would give it, whatever the logits (but -inf), with a log-probability of 0.
+        """
+        single = plan.decoding & (plan.mask_ids >> KIND_SHIFT == KIND_SINGLE) & (plan.end_allowed == 0)
+        tokens = np.where(single, plan.mask_ids & INDEX_BITS, -1).astype(np.int32)
+        for row in np.flatnonzero(single).tolist():
+            if self.is_end(row, int(tokens[row])) or tokens[row] >= self._sampler.vocabulary:
+                tokens[row] = -1
+        return tokens
+
+    def take(self, tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
+        """Take tokens that were not sampled into the rows' grammars, int32[rows], -1: none; answers as `advance`."""
+        taken = tokens >= 0
+        answers = self._advance(np.where(taken, self._batch_slots, NO_SLOT), tokens)
+        self._parameters.position += taken & ((answers == ACCEPTED) | (answers == UNFINISHED))
+        return answers
+
+    def _advance(self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
+        """`Batch.advance`; those of one step share its fuel."""
+        before = self._spent()
+        self._batch.advance_fuel = self._advance_left
+        answers = self._batch.advance(slots, tokens)
+        spent = self._spent() - before
+        self._advance_left = max(0, self._advance_left - spent)
+        self.fuel += spent
+        return answers
+
     def _spent(self) -> int:
-        counters = self._batch.counter_values
-        return int(counters[COUNT_WORK] - counters[COUNT_VISITED])
+        return int(self._batch.counter_values[COUNT_WORK])
 
     def _write_end_sets(self) -> None:
         start = np.zeros(len(self._ends) + 1, np.int32)

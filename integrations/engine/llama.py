@@ -158,18 +158,39 @@ class LlamaModel:
         positions = torch.arange(start, start + self._prefill_chunk)[None]
         self._forward(cache, slice(slot, slot + 1), padded, positions)
 
-    @torch.inference_mode()
     def decode(
         self, cache: LlamaCache, tokens: npt.NDArray[np.int32], positions: npt.NDArray[np.int32]
     ) -> npt.NDArray[np.float32]:
         """See `Model.decode`."""
+        return self._decode(cache, tokens, positions, slice(0, len(tokens)))
+
+    def decode_runs(
+        self,
+        cache: LlamaCache,
+        tokens: npt.NDArray[np.int32],
+        positions: npt.NDArray[np.int32],
+        slots: npt.NDArray[np.int32],
+    ) -> npt.NDArray[np.float32]:
+        """See `RunModel.decode_runs`. Costs a copy of the cache's keys and values, layer by layer."""
+        return self._decode(cache, tokens, positions, torch.from_numpy(slots.astype(np.int64)))
+
+    @torch.inference_mode()
+    def _decode(
+        self,
+        cache: LlamaCache,
+        tokens: npt.NDArray[np.int32],
+        positions: npt.NDArray[np.int32],
+        slots: slice | Tensor,
+    ) -> npt.NDArray[np.float32]:
         columns = (torch.from_numpy(array.astype(np.int64))[:, None] for array in (tokens, positions))
-        hidden = self._forward(cache, slice(0, len(tokens)), *columns)
+        hidden = self._forward(cache, slots, *columns)
         logits: npt.NDArray[np.float32] = functional.linear(hidden[:, 0], self._output).float().numpy()
         return logits
 
-    def _forward(self, cache: LlamaCache, slots: slice, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Run `tokens`, int64[rows, run], of the rows in `slots` at `positions`, int64[rows, run].
+    def _forward(self, cache: LlamaCache, slots: slice | Tensor, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Run `tokens`, int64[rows, run], of the sequences `slots` at `positions`, int64[rows, run].
+
+        Several rows may be of one sequence: all keys and values of a layer are there before any row reads them.
 
         Returns the last hidden states, [rows, run, hidden size].
         """
@@ -177,7 +198,7 @@ class LlamaModel:
         rows, run = tokens.shape
         heads, shared, size = config.num_attention_heads, config.num_key_value_heads, config.head_dim
         length = cache.keys[0].shape[2]
-        row_index = torch.arange(rows)[:, None]
+        row_slots = torch.arange(len(cache.keys[0]))[slots][:, None]
         cosine, sine = self._rotation(positions)
         # Query heads that share a key head are rows of one matrix product, in the order (head, token).
         hidden_keys = torch.arange(length) > positions[:, :, None]
@@ -185,11 +206,11 @@ class LlamaModel:
 
         hidden = functional.embedding(tokens, self._embedding)
         for layer, all_keys, all_values in zip(self._layers, cache.keys, cache.values, strict=True):
-            keys, values = all_keys[slots], all_values[slots]
             mixed = functional.linear(self._normalise(hidden, layer.attention_norm), layer.query_key_value)
             query, key, value = torch.tensor_split(mixed.view(rows, run, -1, size), (heads, heads + shared), dim=2)
-            keys[row_index, :, positions] = _rotate(key, cosine, sine)
-            values[row_index, :, positions] = value
+            all_keys[row_slots, :, positions] = _rotate(key, cosine, sine)
+            all_values[row_slots, :, positions] = value
+            keys, values = all_keys[slots], all_values[slots]
 
             query = _rotate(query, cosine, sine).transpose(1, 2).reshape(rows, shared, -1, size)
             scores = (query @ keys.transpose(2, 3)).float() / math.sqrt(size)

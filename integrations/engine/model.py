@@ -1,8 +1,8 @@
-"""What the engine asks of a model: a cache for a fixed number of slots, and two calls on it."""
+"""What the engine asks of a model: a cache for a fixed number of slots, and two calls on it; more is optional."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -46,4 +46,45 @@ class Model(Protocol):
         Returns the logits of what follows, float32[slots, vocabulary_size]; valid until the next call, and the
         engine may write to them until then.
         """
+        ...
+
+
+@runtime_checkable
+class RunModel(Protocol):
+    """A model that takes several tokens of one slot in one forward pass, each in a row of its own."""
+
+    def decode_runs(
+        self,
+        cache: Any,
+        tokens: npt.NDArray[np.int32],
+        positions: npt.NDArray[np.int32],
+        slots: npt.NDArray[np.int32],
+    ) -> npt.NDArray[np.float32]:
+        """As `Model.decode`, where row i takes a token of the slot slots[i].
+
+        A row sees those of its slot that are at earlier positions, in the same call too. Shape, cache and logits are,
+        bit for bit, those of as many calls of `decode` with one of the tokens each.
+        """
+        ...
+
+
+@runtime_checkable
+class OverlappedModel(Protocol):
+    """A model whose forward pass goes on while the caller does other things, as one on a device does."""
+
+    def begin(
+        self,
+        cache: Any,
+        tokens: npt.NDArray[np.int32],
+        positions: npt.NDArray[np.int32],
+        slots: npt.NDArray[np.int32] | None,
+    ) -> None:
+        """Begin a forward pass as `Model.decode`, or as `RunModel.decode_runs` where `slots` is given.
+
+        The arrays are the caller's again when this returns.
+        """
+        ...
+
+    def finish(self, cache: Any) -> npt.NDArray[np.float32]:
+        """Wait for its end; the logits, as `Model.decode` returns them."""
         ...

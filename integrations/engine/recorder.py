@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,8 @@ from .charges import Charges
 
 #: The phases of a step, in the order of their first work in it and of the recorder's columns: prompts into the cache;
 #: masks; the model's forward pass; sampling; tokens of rows without masks; taking the tokens in; the callers'
-#: `on_token`; everything else (seating, stop checks).
-PHASES = ("prefill", "plan", "forward", "sampling", "settle", "advance", "hooks", "other")
+#: `on_token`; tokens handed to whoever makes text of them, and texts taken; everything else (seating, stop checks).
+PHASES = ("prefill", "plan", "forward", "sampling", "settle", "advance", "hooks", "text", "other")
 #: Those that are the model's. The others are the step thread's.
 MODEL_PHASES = ("prefill", "forward")
 #: What became of a row in a step: sampled under its mask, or none needed; without it, the same token; no token yet.
@@ -97,6 +97,11 @@ class Steps:
     outcomes: npt.NDArray[np.int64]
     #: Units of fuel that `plan` and `settle` spent, int64.
     fuel: npt.NDArray[np.int64]
+    #: Tokens taken without logits because they were the only legal ones; tokens that went through a forward pass beside
+    #: another one of the same row; and forward passes, 0 or 1; int32.
+    forced: npt.NDArray[np.int32]
+    chunked: npt.NDArray[np.int32]
+    forwards: npt.NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -116,7 +121,7 @@ def _badness(waits: Waits) -> tuple[int, int]:
 
 
 class Recorder:
-    """The last `capacity` steps, in a ring allocated once (104 bytes a step), and sums over all steps.
+    """The last `capacity` steps, in a ring allocated once (124 bytes a step), and sums over all steps.
 
     `charges` holds calls by request: "seat" (a request into its slot), "prefill", "on_token", "collect" (Python's
     garbage collector, between steps).
@@ -128,8 +133,10 @@ class Recorder:
         self._steps = 0
         self._ring = Steps(
             np.zeros(capacity), np.zeros((capacity, len(PHASES))), np.zeros((capacity, len(OUTCOMES)), np.int64),
-            np.zeros(capacity, np.int64),
+            np.zeros(capacity, np.int64), *(np.zeros(capacity, np.int32) for _ in range(3)),
         )  # fmt: skip
+        #: Sums of `Steps.forced`, `Steps.chunked` and `Steps.forwards` over all steps.
+        self.forced = self.chunked = self.forwards = 0
         self._outcomes = np.zeros(len(OUTCOMES), np.int64)
         self.charges = charges or Charges()
         # Of the rows' present requests, by slot; they go into `_waited` when they leave.
@@ -175,6 +182,9 @@ class Recorder:
         *,
         start: float = 0.0,
         fuel: int = 0,
+        forced: int = 0,
+        chunked: int = 0,
+        forwards: int = 0,
     ) -> None:
         """Record one step: seconds by phase, in the order of `PHASES`; rows by outcome, in that of `OUTCOMES`."""
         at = self._steps % len(self._ring)
@@ -182,12 +192,18 @@ class Recorder:
         self._ring.times[at] = times
         self._ring.outcomes[at] = outcomes
         self._ring.fuel[at] = fuel
+        self._ring.forced[at] = forced
+        self._ring.chunked[at] = chunked
+        self._ring.forwards[at] = forwards
+        self.forced += forced
+        self.chunked += chunked
+        self.forwards += forwards
         self._outcomes += outcomes
         self._steps += 1
 
     def clear(self) -> None:
         """Forget all steps, and whose work they were."""
-        self._steps = 0
+        self._steps = self.forced = self.chunked = self.forwards = 0
         self._outcomes[:] = 0
         self._verified[:] = 0
         self._deferred[:] = 0
@@ -206,7 +222,8 @@ class Recorder:
         """A copy of the steps in the ring."""
         size, ring = len(self._ring), self._ring
         order = np.arange(max(0, self._steps - size), self._steps) % size
-        return Steps(ring.starts[order], ring.times[order], ring.outcomes[order], ring.fuel[order])
+        arrays = (getattr(ring, field.name)[order] for field in fields(Steps))
+        return Steps(*arrays)
 
     def times(self) -> npt.NDArray[np.float64]:
         """A copy of the recorded times, float64[steps in the ring, len(PHASES)], seconds, oldest first."""

@@ -88,6 +88,11 @@ def table(recorder: Recorder, most: int = 5) -> str:
     if not len(steps):
         return "\n".join(lines)
     lines.append(f"fuel: {int(np.median(steps.fuel))} a step at the median, {int(steps.fuel.max())} at most")
+    if recorder.forced:
+        lines.append(
+            f"forced: {recorder.forced} tokens, the only legal ones, needed no logits; {recorder.chunked} shared "
+            f"a forward pass with one of their row, {recorder.forwards} forward passes in all"
+        )
     found = bottleneck(recorder)
     whose = "the model" if found.is_model else "the step thread"
     lines.append(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from ..text.output import Final
     from .engine import Engine
 
 #: Why a request ended: an end token or a finished grammar; `max_tokens` or the model's length;
@@ -28,8 +29,9 @@ class Request:
     else is in the batch.
     """
 
-    #: Token ids of the prompt, at least one.
-    prompt_ids: Sequence[int]
+    #: Token ids of the prompt, at least one; or a `concurrent.futures.Future` of them (`Engine.encode`), for which the
+    #: request waits without a slot.
+    prompt_ids: Sequence[int] | Future[list[int]]
     #: What the answer must match: a `stepmask.CompiledGrammar`; a `concurrent.futures.Future` of one; a
     #: `stepmask.Grammar`, or a specification as `CompileService.submit` takes it, which the engine's compile service
     #: compiles while the request holds no slot; or None.
@@ -49,19 +51,34 @@ class Request:
     min_tokens: int = 0
     #: Keep the log-probability of every token in `Result.log_probabilities`.
     logprobs: bool = False
+    #: Whether to make the answer's text (`Handle.text`), and its log-probabilities as JSON where there are some.
+    text: bool = False
+    #: The answer ends before the first of these in its text, which it then has. Tokens behind are dropped.
+    stop: Sequence[str] = ()
     #: Whose compiles go first, and whom this one counts for (`CompileService.submit`).
     priority: int = 0
     tenant: str = ""
+    #: Its class, where the engine has some (`Admission`): "structured", "untrusted"; None: by whether it has a grammar.
+    admission: str | None = None
     #: Called for every token as it is made. It runs on the step thread: keep it short.
     on_token: TokenCallback | None = None
 
+    @property
+    def has_text(self) -> bool:
+        """Whether its text is made."""
+        return self.text or len(self.stop) > 0
+
     def check(self, vocabulary_size: int, max_length: int) -> None:
         """Raise ValueError if a model of this width and length cannot serve the request."""
-        if len(self.prompt_ids) == 0:
+        prompt_ids = () if isinstance(self.prompt_ids, Future) else self.prompt_ids
+        if len(prompt_ids) == 0 and not isinstance(self.prompt_ids, Future):
             raise ValueError("prompt_ids is empty: a prompt has at least one token")
-        if len(self.prompt_ids) >= max_length:
-            raise ValueError(f"the prompt has {len(self.prompt_ids)} tokens; max_length {max_length} leaves no room")
-        for name, tokens in (("prompt_ids", self.prompt_ids), ("stop_token_ids", self.stop_token_ids)):
+        if len(prompt_ids) >= max_length:
+            raise ValueError(f"the prompt has {len(prompt_ids)} tokens; max_length {max_length} leaves no room")
+        # What is no UTF-8 (a lone surrogate) raises UnicodeEncodeError, which is a ValueError.
+        if isinstance(self.stop, str) or not all(stop.encode() for stop in self.stop):
+            raise ValueError("stop must be a sequence of texts that are not empty")
+        for name, tokens in (("prompt_ids", prompt_ids), ("stop_token_ids", self.stop_token_ids)):
             if any(not 0 <= token < vocabulary_size for token in tokens):
                 raise ValueError(f"{name} has an id outside 0..{vocabulary_size - 1}")
         if self.max_tokens < 1:
@@ -91,6 +108,9 @@ class Result:
     error: BaseException | None = None
     #: One number a token, natural logarithm; empty unless `Request.logprobs`.
     log_probabilities: tuple[float, ...] = ()
+    #: Its text, and its log-probabilities as a JSON array of {"token", "logprob", "bytes"}; "" unless asked for.
+    text: str = ""
+    logprobs_json: str = ""
 
 
 @dataclass(eq=False)
@@ -110,6 +130,9 @@ class Handle:
     cancel_requested: bool = False
     #: The compile that the request waits for before it can have a slot.
     compiling: Future[Any] | None = field(default=None, repr=False)
+    #: The number of its text, where it has one and a slot, and the text when it is complete.
+    answer: int | None = None
+    final: Final | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -117,18 +140,31 @@ class Handle:
         return f"request {self.number}" + (f" of {self.request.tenant}" if self.request.tenant else "")
 
     @property
+    def prompt(self) -> Sequence[int]:
+        """Token ids of the prompt of a request that has a slot or had one."""
+        prompt_ids = self.request.prompt_ids
+        return prompt_ids.result() if isinstance(prompt_ids, Future) else prompt_ids
+
+    @property
     def is_finished(self) -> bool:
         return self.finish_reason is not None
 
+    @property
+    def text(self) -> str:
+        """The text so far, without what a stop string might yet take away; "" unless the request asks for text."""
+        if self.final is not None:
+            return self.final.text.decode()
+        return "" if self.answer is None else self.engine.text_of(self.answer)
+
     def cancel(self) -> None:
-        """Stop this request at the engine's next step, or its compile at once (also where `grammar` is a future).
+        """Stop this request at the engine's next step, or what it waits for at once (also a future that it came with).
 
         May be called from any thread; no effect when finished.
         """
         self.cancel_requested = True
-        compiling = self.compiling
-        if compiling is not None:
-            compiling.cancel()
+        for future in (self.compiling, self.request.prompt_ids):
+            if isinstance(future, Future):
+                future.cancel()
 
     def __iter__(self) -> Iterator[int]:
         """The tokens, from the first, each as soon as it is there. Runs the engine's steps as needed."""
@@ -145,4 +181,7 @@ class Handle:
         """Run the engine until this request is finished. An "error" is reported in the result, not raised."""
         self.engine.run(until=lambda: self.is_finished)
         assert self.finish_reason is not None
-        return Result(tuple(self.token_ids), self.finish_reason, self.error, tuple(self.log_probabilities))
+        logprobs = "" if self.final is None else self.final.logprobs.decode()
+        return Result(
+            tuple(self.token_ids), self.finish_reason, self.error, tuple(self.log_probabilities), self.text, logprobs
+        )

@@ -96,6 +96,7 @@ class SyntheticModel:
         self._prefill_seconds = prefill_seconds
         self._prefill_chunk = prefill_chunk
         self._seed = np.uint64(seed)
+        self._deadline = 0.0
 
     @property
     def vocabulary_size(self) -> int:
@@ -124,6 +125,41 @@ class SyntheticModel:
         deadline = time.perf_counter() + self._forward_seconds
         take_in_all(cache.histories, tokens, positions, self._seed, cache.logits)
         _wait_until(deadline)
+        return cache.logits
+
+    def decode_runs(
+        self,
+        cache: SyntheticCache,
+        tokens: npt.NDArray[np.int32],
+        positions: npt.NDArray[np.int32],
+        slots: npt.NDArray[np.int32],
+    ) -> npt.NDArray[np.float32]:
+        """See `RunModel.decode_runs`."""
+        self.begin(cache, tokens, positions, slots)
+        return self.finish(cache)
+
+    def begin(
+        self,
+        cache: SyntheticCache,
+        tokens: npt.NDArray[np.int32],
+        positions: npt.NDArray[np.int32],
+        slots: npt.NDArray[np.int32] | None,
+    ) -> None:
+        """See `OverlappedModel.begin`. The logits are made at once, as if a device did."""
+        self._deadline = time.perf_counter() + self._forward_seconds
+        if slots is not None:
+            lent = np.flatnonzero(slots != np.arange(len(slots)))
+            for row in lent[np.argsort(positions[lent], kind="stable")].tolist():
+                start = int(positions[row])
+                take_in(cache.histories, int(slots[row]), tokens[row : row + 1], start, self._seed)
+            # Their own slots take a token at a position of the cache that no sequence has.
+            positions = positions.copy()
+            positions[lent] = cache.histories.shape[1] - 2
+        take_in_all(cache.histories, tokens, positions, self._seed, cache.logits)
+
+    def finish(self, cache: SyntheticCache) -> npt.NDArray[np.float32]:
+        """See `OverlappedModel.finish`."""
+        _wait_until(self._deadline)
         return cache.logits
 
 

@@ -37,6 +37,7 @@ def chrome_trace(recorder: Recorder) -> dict[str, Any]:
         fuel = int(steps.fuel[i])
         times = dict(zip(PHASES, (1e6 * steps.times[i]).tolist(), strict=True))
         arguments = {"step": first + i, "fuel": fuel, **rows}
+        arguments |= {"forced": int(steps.forced[i]), "chunked": int(steps.chunked[i])}
         events.append(_span(f"step {first + i}", _STEPS, begin, sum(times.values()), arguments))
         events += [_counter("rows", begin, rows), _counter("fuel", begin, {"fuel": fuel})]
         for phase, duration in times.items():

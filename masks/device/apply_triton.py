@@ -38,7 +38,7 @@ def apply(
             barred = token != index
         for i in range(end_count):
             end = tl.load(own_ends + i)
-            if allowed != 0:
+            if ((allowed >> i) & 1) != 0:
                 barred = barred & (token != end)
             else:
                 barred = barred | (token == end)

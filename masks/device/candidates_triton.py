@@ -51,7 +51,7 @@ def possible_tile(
         ends,
         ends,
         end_count,
-        end_count * 0 + 1,
+        end_count * 0 - 1,
         GROUPS,
         FORMAT,
     )
@@ -74,7 +74,7 @@ def score_parts(
         end_count = tl.load(end_counts + row)
         source = ALL if EVERY else DENSE
         bits = mask_tile(
-            source, end_count * 0, first, vocabulary, possible, 0, own_ends, end_count, end_count * 0 + 1, GROUPS
+            source, end_count * 0, first, vocabulary, possible, 0, own_ends, end_count, end_count * 0 - 1, GROUPS
         )
         order = possible_tile(
             first, vocabulary, logits + tl.load(rows + row) * stride, possible, own_ends, end_count,

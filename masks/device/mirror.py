@@ -8,6 +8,9 @@ device (`masks.device.grammars`). Two rules make every id valid when a kernel re
 * When an epoch begins, its half held masks of the epoch before the last. Its first copy waits for the last step that
   shipped ids of those (`shipped`), so no place is reused while a step may still read it.
 
+An epoch may begin within a plan, which then ships ids of both halves: of the half that it left behind, what these need
+is copied too.
+
 On a device without streams the same copies are made at once, in the same order.
 """
 
@@ -31,6 +34,7 @@ from ..layout import (
     B_LIST_USED,
     B_LISTS,
 )
+from ..tables import INDEX_BITS, KIND_DENSE, KIND_LIST, KIND_SHIFT
 from .regions import Region
 from .tables import DeviceTables, device_array
 
@@ -67,15 +71,18 @@ class _Event:
 
 @dataclass(frozen=True)
 class Shipment:
-    """A step's rows on the device: `mask_ids` int32, `end_allowed` and `status` uint8, valid until the next but one.
+    """A step's rows on the device, valid until the next but one: `mask_ids` int32, `end_allowed` int32 (the bits of
+    `Plan.end_allowed`), `status` uint8.
 
-    `generation`: the pool's epoch that the ids are of. `place`: which of the two buffers holds them.
+    `generation`: the pool's epoch that the ids are of; `behind`: some are of the one before. `place`: which of the two
+    buffers holds them.
     """
 
     mask_ids: torch.Tensor
     end_allowed: torch.Tensor
     status: torch.Tensor
     generation: int
+    behind: bool
     place: int
 
 
@@ -126,16 +133,19 @@ class PoolMirror:
         self._staged = [_Event(self._streams) for _ in range(2)]
         self._turn = 0
         slots = batch.slots
-        self._plan_host = [torch.zeros(slots + 2 * (-(-slots // 4)), **pinned) for _ in range(2)]
-        self._plan_device = [zeros(slots + 2 * (-(-slots // 4))) for _ in range(2)]
+        plan_words = 2 * slots + -(-slots // 4)
+        self._plan_host = [torch.zeros(plan_words, **pinned) for _ in range(2)]
+        self._plan_device = [zeros(plan_words) for _ in range(2)]
         self._plan_copied = [_Event(self._streams) for _ in range(2)]
         self._plan_read = [_Event(self._streams) for _ in range(2)]
         cuda: Any = torch.cuda
         self._side = cuda.Stream(self.device) if self._streams else None
         #: Of each half of the pool: the last step that shipped its ids.
         self._last_use = [_Event(self._streams) for _ in range(2)]
-        self._epoch = -1
-        self._done = (0, 0, 0)
+        #: Of each half: its epoch, and how many dense masks, lists and tokens of lists of it have been copied.
+        self._epoch_of = [-1, -1]
+        self._done = [(0, 0, 0), (0, 0, 0)]
+        self._shipped_generation = -1
         #: Copied so far: bytes of masks and lists, and how many steps shipped ids.
         self.uploaded_bytes = 0
         self.steps = 0
@@ -151,13 +161,19 @@ class PoolMirror:
         Waits for a staging buffer that is still being read, and for nothing else on the device.
         """
         header = self._header
-        epoch = self.generation
+        self._bring(
+            self.generation, (int(header[B_DENSE_USED]), int(header[B_LIST_USED]), int(header[B_LIST_TOKENS_USED]))
+        )
+        return self.generation
+
+    def _bring(self, epoch: int, used: tuple[int, int, int]) -> None:
+        """Copy what is new among the first `used` dense masks, lists and tokens of lists of an epoch."""
         side = epoch & 1
-        if epoch != self._epoch:
+        if self._epoch_of[side] != epoch:
             # What this half held is forgotten; steps that shipped it must be over before it is written.
             self._on_side(self._last_use[side].wait)
-            self._epoch, self._done = epoch, (0, 0, 0)
-        used = (int(header[B_DENSE_USED]), int(header[B_LIST_USED]), int(header[B_LIST_TOKENS_USED]))
+            self._epoch_of[side], self._done[side] = epoch, (0, 0, 0)
+        header, done = self._header, self._done[side]
         begin = (side * int(header[B_HALF]), side * int(header[B_LISTS]), side * int(header[B_LIST_TOKENS_HALF]))
         host, own = self._batch.tables, self.tables
         for array, tensor, kind, width in (
@@ -166,37 +182,56 @@ class PoolMirror:
             (host.list_length, own.list_length, 1, 1),
             (host.list_tokens, own.list_tokens, 2, 1),
         ):
-            first, last = begin[kind] + self._done[kind], begin[kind] + used[kind]
+            first, last = begin[kind] + done[kind], begin[kind] + used[kind]
             self._copy(array.reshape(-1).view(np.int32), tensor.view(-1), first * width, last * width)
-        self._done = used
-        return epoch
+        self._done[side] = (max(done[0], used[0]), max(done[1], used[1]), max(done[2], used[2]))
+
+    def _needed_behind(self, ids: NDArray[np.int32]) -> tuple[int, int, int]:
+        """How many dense masks, lists and tokens of lists of the epoch before this one the ids need."""
+        header, side = self._header, 1 - (self.generation & 1)
+        half, lists, tokens = int(header[B_HALF]), int(header[B_LISTS]), int(header[B_LIST_TOKENS_HALF])
+        kinds, index = ids >> KIND_SHIFT, ids & INDEX_BITS
+        dense = index[(kinds == KIND_DENSE) & (index // half == side)]
+        listed = index[(kinds == KIND_LIST) & (index // lists == side)]
+        ends = self._batch.tables.list_offset[listed] + self._batch.tables.list_length[listed]
+        return (
+            int(dense.max(initial=side * half - 1)) + 1 - side * half,
+            int(listed.max(initial=side * lists - 1)) + 1 - side * lists,
+            int(ends.max(initial=side * tokens)) - side * tokens,
+        )
 
     def ship(self, plan: Plan) -> Shipment:
         """Copy what is new and the plan's rows; the compute stream (the current one) waits for both."""
         generation = self.upload()
+        behind = False
+        if generation != self._shipped_generation:
+            needed = self._needed_behind(plan.mask_ids)
+            behind = any(needed)
+            if behind:
+                self._bring(generation - 1, needed)
+            self._shipped_generation = generation
         rows = len(plan.mask_ids)
         place = self.steps & 1
         self._plan_copied[place].synchronize()
         buffer = self._plan_host[place].numpy()
-        quarter = -(-self._batch.slots // 4)
         slots = self._batch.slots
         buffer[:rows] = plan.mask_ids
-        tail = buffer[slots:].view(np.uint8)
-        tail[:rows] = plan.end_allowed
-        tail[4 * quarter : 4 * quarter + rows] = plan.status
+        buffer[slots : slots + rows] = plan.end_allowed.view(np.int32)
+        buffer[2 * slots :].view(np.uint8)[:rows] = plan.status
         device = self._plan_device[place]
         self._on_side(self._plan_read[place].wait)
         self._on_side(partial(device.copy_, self._plan_host[place], non_blocking=True))
         self._on_side(self._plan_copied[place].record)
         self._plan_copied[place].wait()
         self.steps += 1
-        bytes_of_rows = device[slots:].view(torch.uint8)
-        status = bytes_of_rows[4 * quarter : 4 * quarter + rows]
-        return Shipment(device[:rows], bytes_of_rows[:rows], status, generation, place)
+        status = device[2 * slots :].view(torch.uint8)[:rows]
+        return Shipment(device[:rows], device[slots : slots + rows], status, generation, behind, place)
 
     def shipped(self, shipment: Shipment) -> None:
         """To be called when all that reads a shipment has been launched on the current stream."""
         self._last_use[shipment.generation & 1].record()
+        if shipment.behind:
+            self._last_use[1 - (shipment.generation & 1)].record()
         self._plan_read[shipment.place].record()
 
     def put(

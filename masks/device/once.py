@@ -9,14 +9,14 @@ import torch
 from numpy.typing import NDArray
 
 from ..sampling import SampleResult, SamplingParameters
-from ..tables import EndSets, MaskTables
+from ..tables import EndSets, MaskTables, end_bits
 from .sampler import DeviceSampler
 from .tables import DeviceEnds, DeviceParameters, DeviceTables, device_array
 
 
 def _rows(
     device: torch.device,
-    end_allowed: NDArray[np.uint8] | None,
+    end_allowed: NDArray[np.uint32] | NDArray[np.bool_] | None,
     end_sets: EndSets | None,
     rows: NDArray[np.int64] | None,
     logits: torch.Tensor,
@@ -25,7 +25,7 @@ def _rows(
     if rows is not None and len(rows) and not 0 <= int(np.min(rows)) <= int(np.max(rows)) < logits.shape[0]:
         raise ValueError(f"row numbers must be from 0 to {logits.shape[0] - 1}")
     return {
-        "end_allowed": None if end_allowed is None else device_array(np.asarray(end_allowed, np.uint8), device),
+        "end_allowed": None if end_allowed is None else device_array(end_bits(end_allowed), device),
         "ends": None if end_sets is None else DeviceEnds.of(end_sets, device),
         "rows": None if rows is None else device_array(np.asarray(rows, np.int64), device),
     }
@@ -36,7 +36,7 @@ def sample_once(
     mask_ids: NDArray[np.int32],
     pool: MaskTables,
     *,
-    end_allowed: NDArray[np.uint8] | None,
+    end_allowed: NDArray[np.uint32] | NDArray[np.bool_] | None,
     end_sets: EndSets | None,
     parameters: SamplingParameters,
     rows: NDArray[np.int64] | None,
@@ -78,7 +78,7 @@ def apply_once(
     mask_ids: NDArray[np.int32],
     pool: MaskTables,
     *,
-    end_allowed: NDArray[np.uint8] | None,
+    end_allowed: NDArray[np.uint32] | NDArray[np.bool_] | None,
     end_sets: EndSets | None,
     rows: NDArray[np.int64] | None,
     vocabulary: int | None,

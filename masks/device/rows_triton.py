@@ -104,7 +104,7 @@ def mask_tile(
 ):  # fmt: skip
     """Which of the tokens from `first` on are legal, for a source of ALL or DENSE: int32 of GROUPS bytes of the mask.
 
-    Bits past the vocabulary are 0.
+    Bits past the vocabulary are 0. `end_allowed`: bit i says whether the row's i-th end token is legal.
     """
     byte = (first >> 3) + tl.arange(0, GROUPS)
     bits = tl.full((GROUPS,), 0xFF, tl.int32)
@@ -117,7 +117,7 @@ def mask_tile(
         end = tl.load(ends + i)
         if (end >= first) & (end < first + 8 * GROUPS) & (end < vocabulary):
             bit = tl.where(byte == (end >> 3), 1 << (end & 7), 0)
-            bits = tl.where(end_allowed != 0, bits | bit, bits & (bit ^ 0xFF))
+            bits = tl.where(((end_allowed >> i) & 1) != 0, bits | bit, bits & (bit ^ 0xFF))
     return bits
 
 
@@ -129,7 +129,7 @@ def list_tile(
     """Entries from `first` on of a short row, which are its end tokens and then its list: (token, legal)."""
     entry = tile_places(first, GROUPS)
     token = tl.load(ends + entry, mask=entry < end_count, other=-1)
-    legal = entry < tl.where(end_allowed != 0, end_count, 0)
+    legal = (entry < end_count) & (((end_allowed >> tl.minimum(entry, 31)) & 1) != 0)
     if source == LIST:
         offset = tl.load(list_offset + index)
         listed = (entry >= end_count) & (entry - end_count < tl.load(list_length + index))

@@ -14,7 +14,7 @@ import torch
 
 from ..candidates import CANDIDATES
 from ..noise import MAX_VOCABULARY
-from .tables import DeviceCandidates, DeviceEnds, DeviceParameters, DeviceResult, DeviceTables
+from .tables import DeviceCandidates, DeviceEnds, DeviceParameters, DeviceResult, DeviceTables, device_end_bits
 
 #: Tokens of one program.
 TILE = 2048
@@ -68,7 +68,7 @@ class DeviceSampler:
             torch.full((rows, 1), -1, dtype=torch.int32, device=self.device),
             torch.zeros(rows, dtype=torch.int32, device=self.device),
         )
-        self._no_end_allowed = torch.zeros(rows, dtype=torch.uint8, device=self.device)
+        self._no_end_allowed = torch.zeros(rows, dtype=torch.int32, device=self.device)
         self._candidates = candidates
         self._kernels: Any
         if backend == "triton":
@@ -97,8 +97,9 @@ class DeviceSampler:
         """Sample a token for each mask id (int32, see `masks.tables`).
 
         `logits` float32, bfloat16 or float16, 2-D, at least `vocabulary` columns, any row stride. `rows` int64: the row
-        of logits of each mask id (default: its own number). `end_allowed` uint8: the row's end tokens are legal. `out`
-        takes the results and is returned; without it they are allocated. Log-probabilities are written where
+        of logits of each mask id (default: its own number). `end_allowed` int32 (the bits of `Plan.end_allowed`'s
+        uint32): bit i, the row's i-th end token is legal; or bool, all of them or none; none without it. `out` takes
+        the results and is returned; without it they are allocated. Log-probabilities are written where
         `parameters.logprobs` says that any are wanted.
         """
         count = self._checked(logits, mask_ids, rows)
@@ -193,7 +194,7 @@ class DeviceSampler:
     def _ends(
         self, end_allowed: torch.Tensor | None, ends: DeviceEnds | None, count: int
     ) -> tuple[torch.Tensor, DeviceEnds]:
-        allowed = self._no_end_allowed[:count] if end_allowed is None else end_allowed
+        allowed = self._no_end_allowed[:count] if end_allowed is None else device_end_bits(end_allowed)
         if allowed.shape != (count,) or (ends is not None and ends.count.shape != (count,)):
             raise ValueError(f"end_allowed and ends must have {count} rows")
         return allowed, self._no_ends if ends is None else ends

@@ -65,8 +65,11 @@ def set_tokens(legal: torch.Tensor, tokens: torch.Tensor, chosen: torch.Tensor, 
 
 
 def set_ends(legal: torch.Tensor, ends: DeviceEnds, allowed: torch.Tensor) -> torch.Tensor:
+    """`legal` with each row's end tokens as the bits of `allowed` (int32[rows]) say."""
     entry = torch.arange(ends.tokens.shape[1], device=legal.device)
-    return set_tokens(legal, ends.tokens, entry < ends.count[:, None], allowed)
+    own, bits = entry < ends.count[:, None], (allowed[:, None] >> entry.to(torch.int32)) & 1 != 0
+    legal = set_tokens(legal, ends.tokens, own & ~bits, torch.zeros_like(own[:, 0]))
+    return set_tokens(legal, ends.tokens, own & bits, torch.ones_like(own[:, 0]))
 
 
 def legal_tokens(
@@ -91,7 +94,7 @@ def legal_tokens(
             legal = set_tokens(legal, pool.list_tokens[place], chosen, torch.ones_like(listed))
     single = kind == KIND_SINGLE
     legal = set_tokens(legal, index[:, None], single[:, None], torch.ones_like(single))
-    return set_ends(legal, ends, allowed != 0)
+    return set_ends(legal, ends, allowed)
 
 
 @dataclass
@@ -201,7 +204,7 @@ class TorchSampler:
             count = status[at].shape[0]
             into = slice(first, first + count)
             own_ends = DeviceEnds(ends.tokens[into], ends.count[into])
-            allowed = torch.ones(count, dtype=torch.bool, device=logits.device)
+            allowed = torch.full((count,), -1, dtype=torch.int32, device=logits.device)
             legal = set_ends(base.expand(count, self.vocabulary), own_ends, allowed)
             some = _rows_of(logits[rows[at]], legal, p.inverse_temperature[at])
             score = torch.where(some.greedy[:, None], some.order, _scores(some, p.seed[at], p.position[at]))

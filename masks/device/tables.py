@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..candidates import CANDIDATES, Candidates
+from ..layout import MAX_ENDS
 from ..sampling_numba import TEMPERATURE_LOWEST
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ class DeviceTables:
 
 @dataclass(frozen=True)
 class DeviceEnds:
-    """End tokens of each row: `tokens` int32[rows, most], `count` int32[rows], how many of them are used."""
+    """End tokens of each row: `tokens` int32[rows, most], `count` int32[rows], how many of them are used.
+
+    Those of a row are distinct; `most` is at most `layout.MAX_ENDS`.
+    """
 
     tokens: torch.Tensor
     count: torch.Tensor
@@ -51,13 +55,22 @@ class DeviceEnds:
     def of(cls, ends: EndSets, device: torch.device | str, most: int | None = None) -> DeviceEnds:
         """A copy of host end sets, with room for `most` tokens a row (default: what the longest needs)."""
         count = np.diff(ends.start).astype(np.int32)
-        width = max(1, int(count.max(initial=0))) if most is None else most
+        width = max(1, int(count.max(initial=0))) if most is None else min(most, MAX_ENDS)
         if int(count.max(initial=0)) > width:
             raise ValueError(f"a row has {int(count.max())} end tokens, there is room for {width}")
         tokens = np.full((count.size, width), -1, np.int32)
         for row in range(count.size):
             tokens[row, : count[row]] = ends.tokens[ends.start[row] : ends.start[row + 1]]
         return cls(device_array(tokens, device), device_array(count, device))
+
+
+def device_end_bits(allowed: torch.Tensor) -> torch.Tensor:
+    """`masks.tables.end_bits` on the device: int32 of the uint32's bits; bool is all of a row's end tokens or none."""
+    if allowed.dtype == torch.bool:
+        return -allowed.to(torch.int32)
+    if allowed.dtype != torch.int32:
+        raise TypeError(f"end_allowed must be int32 (a bit for each end token) or bool, not {allowed.dtype}")
+    return allowed
 
 
 def inverse_temperature(temperature: torch.Tensor) -> torch.Tensor:

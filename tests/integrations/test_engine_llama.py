@@ -15,6 +15,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+from engine_cases import VOCABULARY, forcing_grammars  # noqa: E402
+
 from stepmask import Vocabulary  # noqa: E402
 from stepmask.integrations.engine import weights  # noqa: E402
 from stepmask.integrations.engine.engine import Engine  # noqa: E402
@@ -122,6 +124,58 @@ def test_greedy_answers_are_the_same_alone_and_together(folder: Path, dtype: str
     engine.run()
     assert [tuple(handle.token_ids) for handle in handles] == alone
     assert len(set(alone)) == len(alone)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_run_through_free_rows_gives_the_same_bits_as_one_by_one(folder: Path, dtype: str) -> None:
+    """Whichever rows carry its tokens, and whatever the others do, which are not changed by it either."""
+    model = LlamaModel.load(folder, dtype=getattr(torch, dtype))
+    rng = np.random.default_rng(3)
+    rows = 8
+    one, other = model.open(rows, 128), model.open(rows, 128)
+    for cache in (one, other):
+        filling = np.random.default_rng(4)
+        for slot in range(rows):
+            model.prefill(cache, slot, filling.integers(0, WIDTH, 20).astype(np.int32), 0)
+    for _ in range(12):
+        slot, length = int(rng.integers(rows)), int(rng.integers(2, rows + 1))
+        carriers = [*rng.permutation([row for row in range(rows) if row != slot])[: length - 1].tolist(), slot]
+        run = rng.integers(0, WIDTH, length).astype(np.int32)
+        tokens = rng.integers(0, WIDTH, rows).astype(np.int32)
+        for i in range(length):
+            positions = np.full(rows, 20, np.int32)
+            tokens[slot], positions[slot] = run[i], 20 + i
+            expected = model.decode(one, tokens, positions).copy()
+        slots, positions = np.arange(rows, dtype=np.int32), np.full(rows, 20, np.int32)
+        for i, carrier in enumerate(carriers):
+            slots[carrier], tokens[carrier], positions[carrier] = slot, run[i], 20 + i
+        logits = model.decode_runs(other, tokens, positions, slots)
+        free = [row for row in range(rows) if row == slot or row not in carriers]
+        assert (logits[free] == expected[free]).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_forced_tokens_change_no_answer_of_a_llama(folder: Path, dtype: str) -> None:
+    model = LlamaModel.load(folder, dtype=getattr(torch, dtype))
+    grammars = forcing_grammars()
+    rng = np.random.default_rng(6)
+    work = [
+        Request(
+            rng.integers(0, 256, 1 + 11 * n).tolist(), grammars[n % 4] if n % 5 else None, max_tokens=30,
+            temperature=float(n % 2), seed=n, logprobs=True,
+        )
+        for n in range(12)
+    ]  # fmt: skip
+    # The shape of the forward pass is part of what must be the same: six slots and two rows more.
+    results, forwards = [], []
+    for forced in (False, True):
+        engine = Engine(model, VOCABULARY, 6, 192, forced=forced, spare_rows=2)
+        handles = [engine.submit(request) for request in work]
+        engine.run()
+        results.append([handle.result() for handle in handles])
+        forwards.append(engine.recorder.forwards)
+    assert results[0] == results[1]
+    assert engine.recorder.chunked > 20 and forwards[1] < forwards[0]
 
 
 def test_what_the_forward_pass_does_not_do_is_refused(folder: Path, tmp_path: Path, model: LlamaModel) -> None:

@@ -18,6 +18,7 @@ from stepmask.masks.compiled import CompiledGrammar, compile
 from stepmask.masks.errors import VocabularyError
 from stepmask.masks.layout import B_CONFIGS, B_POSITION, CONFIG_FIRST_HEAD, HEAD_STATES, PENDING, READY
 from stepmask.masks.tables import (
+    ALL_ENDS,
     INDEX_BITS,
     KIND_DENSE,
     KIND_EMPTY,
@@ -73,7 +74,7 @@ def rows(*slots: int) -> np.ndarray:
 
 def planned(batch: Batch, plan: Plan, row: int) -> set[int]:
     """The row's legal tokens, end tokens included."""
-    ends = set(VOCABULARY.eos or ()) if plan.end_allowed[row] else set()
+    ends = {end for i, end in enumerate(VOCABULARY.eos or ()) if plan.end_allowed[row] >> i & 1}
     return expand(plan.mask_ids[row], batch.tables) | ends
 
 
@@ -141,7 +142,7 @@ def test_unconstrained_rows() -> None:
     batch = Batch(VOCABULARY, 3, None)
     slot = batch.add(GRAMMARS[2])
     plan = batch.plan(rows(-1, slot, -1))
-    assert plan.mask_ids.tolist()[::2] == [UNCONSTRAINED] * 2 and plan.end_allowed.tolist() == [1, 0, 1]
+    assert plan.mask_ids.tolist()[::2] == [UNCONSTRAINED] * 2 and plan.end_allowed.tolist() == [ALL_ENDS, 0, ALL_ENDS]
     assert plan.all_ready
     assert batch.advance(rows(-1, slot, -1), rows(5, 120, END)).tolist() == [1, 0, 1]
     assert len(batch.plan(rows()).mask_ids) == 0

@@ -106,7 +106,7 @@ def problems(draw: Any) -> tuple[dict[str, Any], NDArray[np.bool_] | None]:
         "status": rng.choice(np.array([READY, PENDING, PENDING, LIMIT], np.uint8), rows),
         "candidates": draw(st.sampled_from([1, 2, 16, 40])),
     }
-    problem["end_allowed"] = (problem["status"] == READY).astype(np.uint8)
+    problem["end_allowed"] = problem["status"] == READY
     problem["mask_ids"] = np.where(problem["status"] == READY, UNCONSTRAINED, EMPTY).astype(np.int32)
     possible = draw(st.sampled_from([None, 0.0, 0.1, 0.9]))
     return problem, None if possible is None else rng.random(vocabulary) < possible
@@ -138,7 +138,7 @@ def test_equals_the_reference_on_a_large_vocabulary(scale: float) -> None:
         "pool": MaskTables.empty(-(-vocabulary // 32)),
         "mask_ids": np.full(rows, EMPTY, np.int32),
         "end_sets": EndSets.same(rows, [17, 20_010]),
-        "end_allowed": np.zeros(rows, np.uint8),
+        "end_allowed": np.zeros(rows, np.bool_),
         "rows": np.arange(rows),
         "parameters": SamplingParameters.build(
             rows,

@@ -65,6 +65,9 @@ CONDITIONS: dict[str, tuple[Condition, ...]] = {
     "required": (Condition(required=0b10110),),
     "at most": (Condition(required=0b11, maximum=3),),
     "at least": (Condition(minimum=3, forbidden=0b1),),
+    "one of each group": (Condition(groups=(0b11, 0b11100)),),
+    "one of each group, few": (Condition(required=0b1, groups=(0b110, 0b11000), maximum=4),),
+    "groups of which some may not be there": (Condition(forbidden=0b101, groups=(0b11, 0b11100), minimum=3),),
     "exactly": (Condition(minimum=2, maximum=2),),
     "one of two": (Condition(required=0b1, forbidden=0b10), Condition(required=0b10, forbidden=0b1)),
     "a needs b and b is alone": (Condition(forbidden=0b1), Condition(required=0b101, maximum=2)),
@@ -228,6 +231,9 @@ def test_lists_that_cannot_be() -> None:
         (Condition(minimum=4),),
         (Condition(minimum=3, forbidden=1),),
         (Condition(required=0b111, maximum=2),),
+        (Condition(groups=(0b1, 0b110), maximum=1),),
+        (Condition(groups=(0b1000,)),),
+        (Condition(forbidden=0b11, groups=(0b11,)),),
     ):
         with pytest.raises(GrammarUnsatisfiable):
             compile_grammar(grammar({"S": object_of(members(("a", "b", "c"), accept))}))

@@ -10,7 +10,7 @@ import pytest
 import sampling_reference as reference
 from hypothesis import given
 from hypothesis import strategies as st
-from mask_tables import DENSE, EMPTY, LIST, SINGLE, bfloat16_bits, tables
+from mask_tables import DENSE, EMPTY, LIST, SINGLE, bfloat16_bits, random_ends, tables
 from numpy.typing import NDArray
 
 from stepmask.masks import noise
@@ -128,17 +128,14 @@ def problems(draw: Any) -> dict[str, Any]:
     ]
     ids = [UNCONSTRAINED, *(DENSE | i for i in range(4)), *(LIST | i for i in range(3)), EMPTY]
     ids.append(SINGLE | int(rng.integers(vocabulary)))
-    counts = rng.integers(0, 3, rows)
+    end_sets, end_allowed = random_ends(rng, rows, vocabulary)
     return {
         "logits": bfloat16_bits(logits) if half else logits,
         "vocabulary": vocabulary,
         "pool": tables(masks, lists),
         "mask_ids": rng.choice(np.array(ids, np.int32), rows),
-        "end_allowed": rng.integers(0, 2, rows).astype(np.uint8),
-        "end_sets": EndSets(
-            np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
-            rng.integers(0, vocabulary, counts.sum()).astype(np.int32),
-        ),
+        "end_allowed": end_allowed,
+        "end_sets": end_sets,
         "rows": rng.permutation(rows).astype(np.int64),
         "parameters": SamplingParameters.build(
             rows,
@@ -199,7 +196,7 @@ def test_equals_the_reference_on_a_large_vocabulary(scale: float) -> None:
             "vocabulary": vocabulary,
             "pool": tables(masks),
             "mask_ids": np.tile(np.array([UNCONSTRAINED, 0, 1], np.int32), rows // 3),
-            "end_allowed": (np.arange(rows) % 2).astype(np.uint8),
+            "end_allowed": np.arange(rows, dtype=np.uint32) % 4,
             "end_sets": EndSets.same(rows, [17, 20_010]),
             "rows": np.arange(rows),
             "parameters": parameters,
@@ -374,14 +371,19 @@ def test_mask_kinds_of_the_same_tokens_agree() -> None:
     pool = tables(np.concatenate([np.ones((1, vocabulary), np.bool_), one, ~one & False]), [every, [76], []])
     for same in ([UNCONSTRAINED, 0, LIST], [SINGLE | 76, 1, LIST | 1], [EMPTY, 2, LIST | 2]):
         for values in ({}, {"temperature": 0}, {"top_k": 5}, {"top_p": 0.5}, {"min_p": 0.3}):
-            for may_end in (0, 1):
+            for ends, may_end in (
+                ([4, 76, 4], False),
+                ([4, 76, 4], True),
+                ([4, 76], np.uint32(1)),
+                ([4, 76], np.uint32(2)),
+            ):
                 count = len(same)
                 result = sample(
                     logits,
                     same,
                     pool,
-                    end_allowed=np.full(count, may_end, np.uint8),
-                    end_sets=EndSets.same(count, [4, 76, 4]),
+                    end_allowed=np.full(count, may_end),
+                    end_sets=EndSets.same(count, ends),
                     parameters=SamplingParameters.build(count, seed=4, want_logprob=True, **values),
                     rows=np.zeros(count, np.int64),
                 )
@@ -415,12 +417,33 @@ def test_end_tokens() -> None:
             logits,
             [mask_id] * 2,
             pool,
-            end_allowed=np.array([0, 1], np.uint8),
+            end_allowed=np.array([0, 1], np.bool_),
             end_sets=ends,
             parameters=greedy,
             rows=np.zeros(2, np.int64),
         )
         assert result.tokens.tolist() == [barred, 1]
+
+
+def test_some_end_tokens() -> None:
+    """A bit for each; a bool stands for all of them, and a number of another type is refused."""
+    logits = np.array([[0, 9, 8, 2]], np.float32)
+    pool = tables(np.array([[True, False, True, False]]))
+    arguments: dict[str, Any] = {
+        "end_sets": EndSets.same(4, [1, 2]),
+        "parameters": SamplingParameters.build(4, temperature=0),
+        "rows": np.zeros(4, np.int64),
+    }
+    for mask_id, expected in ((UNCONSTRAINED, [3, 1, 2, 1]), (DENSE, [0, 1, 2, 1]), (EMPTY, [-1, 1, 2, 1])):
+        result = sample(logits, [mask_id] * 4, pool, end_allowed=np.arange(4, dtype=np.uint32), **arguments)
+        assert result.tokens.tolist() == expected
+        result = sample(logits, [mask_id] * 4, pool, end_allowed=np.array([False, True] * 2), **arguments)
+        assert result.tokens.tolist() == [expected[0], 1] * 2
+    for wrong in (np.uint8, np.int64, np.int32):
+        with pytest.raises(TypeError, match="end_allowed must be uint32"):
+            sample(logits, [DENSE] * 4, pool, end_allowed=np.ones(4, wrong), **arguments)
+    with pytest.raises(ValueError, match="more than 32 end tokens"):
+        EndSets.same(2, range(33))
 
 
 def test_infinite_logits() -> None:
@@ -492,7 +515,7 @@ def test_apply_masks(problem: dict[str, Any], form: str) -> None:
     for i, row in enumerate(problem["rows"]):
         ends = problem["end_sets"].tokens[problem["end_sets"].start[i] : problem["end_sets"].start[i + 1]]
         legal = reference.legal_tokens(
-            int(problem["mask_ids"][i]), problem["pool"], bool(problem["end_allowed"][i]), ends, problem["vocabulary"]
+            int(problem["mask_ids"][i]), problem["pool"], int(problem["end_allowed"][i]), ends, problem["vocabulary"]
         )
         expected[row, : legal.size][~legal] = minus_infinity
         expected[row, legal.size :] = minus_infinity

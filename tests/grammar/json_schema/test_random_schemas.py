@@ -25,6 +25,7 @@ from json_schema_oracles import (
 from random_schemas import DRAFTS, POOL, Schemas, Values, in_draft
 
 import stepmask
+from stepmask.grammar.json_schema import expand
 from stepmask.masks.vocabulary import Vocabulary
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -166,6 +167,25 @@ def test_masks_are_those_of_trying_every_token(seed: int) -> None:
     found = Language(schema, vocabulary, property_order=order)
     for _ in range(2):
         equal_sets(found, vocabulary, random_text(plain, rng, rng.choice((5, 15))).encode())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(SEEDS)
+def test_objects_as_formulas_are_the_same(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Objects whose alternatives are too many for a clause each, were any number too many."""
+    monkeypatch.setattr(expand, "_MANY_STEPS", -1)
+    schema, rng = drawn(seed)
+    validator = Validator(schema)
+    found = language_of(schema, property_order="any")
+    for value in values_near(schema, rng) if found is not None else ():
+        assert found is not None
+        text = canonical(shuffled(value, rng))
+        assert found.has(text) == validator.is_valid(text), (schema, text)
+    declared = language_of(schema)
+    if declared is not None and not isinstance(declared, Nothing):
+        for _ in range(6):
+            text = random_text(declared, rng, rng.choice((0, 4, 12, 30)))
+            assert validator.is_valid_whichever(text), (schema, text)
 
 
 @given(SEEDS, st.sampled_from(sorted(DRAFTS)))

@@ -39,8 +39,10 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: Any) -> Iterator
     before = descriptors(), threading.active_count()
     made: list[CompileService] = []
 
-    def new(workers: int = 1, limits: stepmask.Limits | None = None, **bounds: Any) -> CompileService:
-        made.append(CompileService(VOCABULARY, workers, limits, ServiceLimits(**bounds)))
+    def new(
+        workers: int = 1, limits: stepmask.Limits | None = None, *, threaded: bool = True, **bounds: Any
+    ) -> CompileService:
+        made.append(CompileService(VOCABULARY, workers, limits, ServiceLimits(**bounds), threaded=threaded))
         return made[-1]
 
     yield new

@@ -17,8 +17,8 @@ from stepmask.integrations.compile_service.encoding import decode_grammar, encod
 from stepmask.integrations.compile_service.failures import MAX_TEXT, Failure
 from stepmask.integrations.compile_service.jobs import Job, JobQueue
 from stepmask.integrations.compile_service.kept import KeptResults
-from stepmask.integrations.compile_service.messages import Channel, Closed, contents, unnamed_file
 from stepmask.integrations.compile_service.requests import KINDS, CompileRequest, admit, grammar_of
+from stepmask.integrations.messages import Channel, Closed, contents, unnamed_file
 from stepmask.masks.cache import grammar_digest
 from stepmask.masks.errors import UnknownTokenError
 

@@ -53,7 +53,7 @@ def test_every_shipped_mask_is_there(staging_words: int) -> None:
         ids = plan.mask_ids.copy()
         shipment = mirror.ship(plan)
         np.testing.assert_array_equal(shipment.mask_ids.cpu().numpy(), ids)
-        np.testing.assert_array_equal(shipment.end_allowed.cpu().numpy(), plan.end_allowed)
+        np.testing.assert_array_equal(shipment.end_allowed.cpu().numpy(), plan.end_allowed.view(np.int32))
         np.testing.assert_array_equal(shipment.status.cpu().numpy(), plan.status)
         epochs.add(shipment.generation)
         kinds |= shipped_equals_host(batch, mirror, ids)
@@ -70,6 +70,38 @@ def test_every_shipped_mask_is_there(staging_words: int) -> None:
             batch.advance(chosen, rng.integers(97, 107, slots).astype(np.int32))
     assert kinds >= {KIND_DENSE, KIND_LIST} and len(epochs) > 2
     assert mirror.steps == 120 and mirror.generation in epochs
+
+
+@pytest.mark.parametrize("skipped", [0, 2])
+def test_an_epoch_may_begin_within_a_plan(skipped: int) -> None:
+    """Masks that a plan has put into the half it leaves behind are shipped by that plan all the same.
+
+    `skipped`: plans between two shipments, so that more than one epoch may begin.
+    """
+    rng = np.random.default_rng(5)
+    slots = 4
+    batch = Batch(VOCABULARY, slots, None, pool_masks=2 * slots)
+    mirror = PoolMirror(batch, DEVICE, resident_masks=0)
+    rules = [f'root ::= "(" root [^{a}]* ")" [^{b}] | [^({b}]+' for a in "abcdefgh" for b in "klmnopqr"]
+    compiled = [stepmask.compile(stepmask.gbnf(rule), VOCABULARY, use_cache=False) for rule in rules]
+    chosen = np.array([batch.add(compiled[i], eos=[END]) for i in range(slots)], np.int32)
+    behind = 0
+    for _ in range(150):
+        for _ in range(skipped):
+            batch.plan(chosen)
+            batch.advance(chosen, rng.choice([*b"(((ab)"], slots).astype(np.int32))
+        plan = batch.plan(chosen)
+        shipment = mirror.ship(plan)
+        shipped_equals_host(batch, mirror, plan.mask_ids)
+        half = batch.tables.dense.shape[0] // 2
+        dense = plan.mask_ids[plan.mask_ids >> KIND_SHIFT == KIND_DENSE]
+        behind += int((dense // half != shipment.generation % 2).sum())
+        mirror.shipped(shipment)
+        place = int(rng.integers(slots))
+        batch.remove(int(chosen[place]))
+        chosen[place] = batch.add(compiled[int(rng.integers(len(compiled)))], eos=[END])
+        batch.advance(chosen, rng.choice([*b"(((ab)"], slots).astype(np.int32))
+    assert behind > 0
 
 
 def test_a_step_without_new_masks_copies_none() -> None:

@@ -78,7 +78,7 @@ def test_a_large_vocabulary(backend: str, form: str) -> None:
         "vocabulary": vocabulary,
         "pool": tables(np.array([rng.random(vocabulary) < 0.5, sparse])),
         "mask_ids": np.array([UNCONSTRAINED, 0, 1, 0, 0, UNCONSTRAINED], np.int32),
-        "end_allowed": np.ones(rows, np.uint8),
+        "end_allowed": np.arange(rows, dtype=np.uint32),
         "end_sets": EndSets.same(rows, [17, 5002]),
         "rows": np.arange(rows),
         "parameters": SamplingParameters.build(
@@ -112,7 +112,7 @@ def test_draws_follow_the_masked_softmax(backend: str, top_p: float) -> None:
         "vocabulary": vocabulary,
         "pool": tables(np.zeros((0, vocabulary), np.bool_), [allowed]),
         "mask_ids": np.full(draws, LIST, np.int32),
-        "end_allowed": np.zeros(draws, np.uint8),
+        "end_allowed": np.zeros(draws, np.uint32),
         "end_sets": EndSets.same(draws),
         "rows": np.arange(draws),
         "parameters": SamplingParameters.build(draws, seed=99, position=np.arange(draws), top_p=top_p),
@@ -192,7 +192,7 @@ def test_apply_masks(backend: str, problem: dict[str, Any]) -> None:
     for i, row in enumerate(problem["rows"]):
         ends = problem["end_sets"].tokens[problem["end_sets"].start[i] : problem["end_sets"].start[i + 1]]
         legal = reference.legal_tokens(
-            int(problem["mask_ids"][i]), problem["pool"], bool(problem["end_allowed"][i]), ends, vocabulary
+            int(problem["mask_ids"][i]), problem["pool"], int(problem["end_allowed"][i]), ends, vocabulary
         )
         whole = np.zeros(logits.shape[1], np.bool_)
         whole[:vocabulary] = legal

@@ -1,8 +1,7 @@
-"""Messages between the service and a worker: small JSON texts over a socket, with file descriptors beside them.
+"""Messages between a process and its helpers: small ones over a socket, with file descriptors beside them.
 
 Everything large (the vocabulary, a grammar, a compiled grammar) is in a file that has no name (`memfd_create`), or in
-the cache file, and only its descriptor is sent. So no message ever waits for a reader, and when a process ends, however
-it ends, nothing of it is left behind.
+the cache file, and only its descriptor is sent. So when a process ends, however it ends, nothing of it is left behind.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 
 #: Longest message in bytes; a Unix socket takes any of this size at once, in one piece.
 MAX_MESSAGE = 128 << 10
-_MOST_DESCRIPTORS = 2
+_MOST_DESCRIPTORS = 3
 _INT = array("i")
 
 
@@ -43,17 +42,30 @@ class Channel:
     def close(self) -> None:
         self._socket.close()
 
-    def send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-        """Send a message; the receiver gets descriptors of its own. Raises `Closed`."""
-        data = json.dumps(message).encode()
+    def send(self, message: dict[str, Any], descriptors: Sequence[int] = (), *, wait: bool = True) -> None:
+        """Send a JSON message; see `send_data`."""
+        self.send_data(json.dumps(message).encode(), descriptors, wait=wait)
+
+    def send_data(self, data: bytes, descriptors: Sequence[int] = (), *, wait: bool = True) -> None:
+        """Send a message; the receiver gets descriptors of its own.
+
+        Raises `Closed`, and without `wait` BlockingIOError where the receiver has not taken those before.
+        """
         if len(data) > MAX_MESSAGE:
             raise ValueError(f"a message of {len(data)} bytes; large data go into a file")
+        flags = 0 if wait else socket.MSG_DONTWAIT
         try:
-            socket.send_fds(self._socket, [data], descriptors)
+            socket.send_fds(self._socket, [data], descriptors, flags)
         except (BrokenPipeError, ConnectionResetError, ConnectionRefusedError):
             raise Closed from None
 
     def receive(self) -> tuple[dict[str, Any], list[int]]:
+        """The next JSON message; see `receive_data`."""
+        data, descriptors = self.receive_data()
+        message: dict[str, Any] = json.loads(data)
+        return message, descriptors
+
+    def receive_data(self) -> tuple[bytes, list[int]]:
         """The next message and its descriptors, which are the caller's to close. Raises `Closed`."""
         size = socket.CMSG_LEN(_MOST_DESCRIPTORS * _INT.itemsize)
         try:
@@ -67,8 +79,7 @@ class Channel:
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 found.frombytes(content[: len(content) - len(content) % _INT.itemsize])
-        message: dict[str, Any] = json.loads(data)
-        return message, found.tolist()
+        return data, found.tolist()
 
 
 def unnamed_file(data: bytes | memoryview) -> int:
