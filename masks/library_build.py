@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 #: Nodes in the lists of one state, at most; a state that leaves its frame nearly anywhere is not kept.
 MAX_NODES = 1 << 10
+#: More items than any sequence has.
+FAR_MAXIMUM = 1 << 40
 
 
 def build_entries(compiled: CompiledGrammar, frames: Sequence[int]) -> list[Entry]:
@@ -73,7 +75,7 @@ def build_entries(compiled: CompiledGrammar, frames: Sequence[int]) -> list[Entr
 
 
 def _open(automaton: Automaton, frames: Sequence[int]) -> Automaton:
-    """A copy in which anything may follow these frames, and counters have no bounds."""
+    """A copy in which anything may follow these frames, and counters have no bounds that a token gets to."""
     memory = aligned_bytes(automaton.memory.nbytes)
     memory[:] = automaton.memory
     copy = Automaton.adopt(memory, check=False)
@@ -81,7 +83,8 @@ def _open(automaton: Automaton, frames: Sequence[int]) -> Automaton:
     for frame in frames:
         copy["frame_follow"].reshape(-1, 4)[frame] = -1
         if copy["frame_kind"][frame] == COUNTER:
-            copy["frame_minimum"][frame], copy["frame_maximum"][frame] = 1, -1
+            # Not without a maximum: then items are not counted.
+            copy["frame_minimum"][frame], copy["frame_maximum"][frame] = 1, FAR_MAXIMUM
     return copy
 
 
