@@ -157,7 +157,8 @@ def soak(vocabulary: Any, split: Callable[[str], list[int]], seconds: float, slo
     memory = [megabytes for at, megabytes in traffic.memory if at >= seconds / 4]
     first, last = sorted(memory[: max(1, len(memory) // 4)]), sorted(memory[-max(1, len(memory) // 4) :])
     early, late = first[len(first) // 2], last[len(last) // 2]
-    del engine, rows, model, back_end
+    ends, faults = traffic.ends, traffic.faults
+    del traffic, engine, rows, model, back_end
     gc.collect()
     deadline = time.monotonic() + 10
     left: dict[str, set[str]] = {}
@@ -167,8 +168,8 @@ def soak(vocabulary: Any, split: Callable[[str], list[int]], seconds: float, slo
             break
         time.sleep(0.1)
     lines = [
-        f"{steps} steps; requests: " + ", ".join(f"{count} {end}" for end, count in traffic.ends.most_common()),
-        "faults: " + ", ".join(f"{count} {what}" for what, count in traffic.faults.most_common()),
+        f"{steps} steps; requests: " + ", ".join(f"{count} {end}" for end, count in ends.most_common()),
+        "faults: " + ", ".join(f"{count} {what}" for what, count in faults.most_common()),
         f"resident memory: {early:.0f} MB in the second quarter, {late:.0f} MB in the last",
         "left behind: " + ("; ".join(f"{what} {sorted(names)}" for what, names in left.items() if names) or "nothing"),
     ]
