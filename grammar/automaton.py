@@ -23,8 +23,9 @@ bit `frame_minimum` on their number, up to `frame_maximum`. The frame's conditio
 (`group_mask[i]`, i from `group_start[term]` on; none has members in common with another or with the required), at
 least `term_minimum` and at most `term_maximum` members in all. It can still be met where none of the forbidden were
 there and the members that are there, with the required ones that lack and one of each group of which none is there,
-are not too many. The frame may return in a final state if a condition is met. A state's *operations* read nothing: ``operation_bit`` must be clear and is set (`ANY`:
-there is no bit), the number goes up, and the state becomes ``operation_target``, if a condition can still be met then.
+are not too many. The frame may return in a final state if a condition is met. A state's *operations* read nothing:
+``operation_bit`` must be clear and is set (`ANY`: there is no bit), the number goes up, and the state becomes
+``operation_target``, if a condition can still be met then.
 ``state_keys[s] >= 0`` (flag GUARDED): the members that may begin next; the state is dead, or if it is final may only
 return, unless one of them is allowed.
 A called frame never matches the empty string; callers bypass it where the repeat may be empty.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from .._numba import helper
 from .context_begin import begin_context
 from .context_walk import FAILED
-from .few import intern_total
+from .few import intern_total, work_of_total
+from .fuel import affords, count, fuel_left
+from .lanes import may_run
 from .layout import (
     B_DENSE_USED,
     B_EPOCH,
@@ -35,6 +37,7 @@ from .layout import (
     CONTEXT_STATE,
     CONTEXT_WORDS,
     COUNT_MISSES,
+    COUNT_WORK,
     G_AUTOMATON,
     G_CONTEXT_COUNT,
     G_CONTEXT_EPOCH,
@@ -57,8 +60,6 @@ from .layout import (
     J_ADDED,
     J_EVENT_COUNT,
     J_KEY_COUNT,
-    J_KEY_HIGH,
-    J_KEY_LOW,
     J_REGISTER,
     J_ROOM,
     J_STAGE,
@@ -90,8 +91,13 @@ from .lazy import mix
 from .leaving import RETURNS
 from .machine import FAR, counter_distances
 from .memory import call_kernel, load_i32, load_i64, shift_right, store_i32, store_i64
-from .pool import count, new_epoch, resolve
+from .pool import mask_cost, new_epoch, resolve
 from .trie import V_MAX_BYTES
+
+#: What the walk of a context has found leaving its frame, that is sorted into lists in the time of one byte edge.
+EVENTS_A_UNIT = 2
+#: Heads of chains that are cleared in the time of one byte edge.
+BUCKETS_A_UNIT = 16
 
 #: Instead of a context's number: the mask cannot be known now, or a limit of the stack graph was passed, or contexts
 #: were forgotten meanwhile, or contexts do not suffice.
@@ -192,7 +198,9 @@ def _new_context(batch, grammar, vocabulary, key, below, above):  # type: ignore
 
 
 @helper
-def _forget_contexts(grammar):  # type: ignore[no-untyped-def]
+def _forget_contexts(batch, grammar):  # type: ignore[no-untyped-def]
+    # A piece of its own, which is seldom taken.
+    count(batch, COUNT_WORK, (CONTEXT_BUCKETS + LIST_BUCKETS) // BUCKETS_A_UNIT)
     table = load_i64(grammar, G_CONTEXT_TABLE)
     for bucket in range(CONTEXT_BUCKETS):
         store_i32(table, bucket, 0)
@@ -286,15 +294,19 @@ def _store_lists(batch, grammar, context):  # type: ignore[no-untyped-def]
 
 
 @helper
-def may_run(batch, low, high):  # type: ignore[no-untyped-def]
-    """Is the job idle, or this one?"""
-    job = load_i64(batch, B_JOB)
-    return load_i64(job, J_STAGE) == IDLE or (load_i64(job, J_KEY_LOW) == low and load_i64(job, J_KEY_HIGH) == high)
+def _has_room(grammar):  # type: ignore[no-untyped-def]
+    """Is there room for one more context, whatever it has?"""
+    return (
+        load_i64(grammar, G_CONTEXT_COUNT) < MAX_CONTEXTS
+        and load_i64(grammar, G_LIST_COUNT) + MAX_KEYS <= MAX_LISTS
+        and load_i64(grammar, G_ITEM_COUNT) + MAX_KEYS <= MAX_ITEMS
+        and load_i64(grammar, G_LIST_NODES_USED) + 2 * MAX_EVENTS <= MAX_LIST_NODES
+    )
 
 
 @helper
-def context_of(batch, grammar, vocabulary, state, register, list_number, fuel):  # type: ignore[no-untyped-def]
-    """(context number, or LATER, FORGOTTEN, BY_STACK; fuel left) of a state and list `list_number`, or WHOLE.
+def context_of(batch, grammar, vocabulary, state, register, list_number):  # type: ignore[no-untyped-def]
+    """The number of the context of a state and list `list_number`, or WHOLE; else LATER, FORGOTTEN or BY_STACK.
 
     A list with INCLUSIVE: the tokens that end at its nodes, too.
     """
@@ -307,28 +319,23 @@ def context_of(batch, grammar, vocabulary, state, register, list_number, fuel): 
         packed = load_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK)
         kind = (packed & 0x7FFFFFFF) >> KIND_SHIFT
         if packed >> 32 == load_i64(batch, B_EPOCH) or kind == KIND_SINGLE or kind == KIND_EMPTY:
-            return number, fuel
-    if not room_for_mask(batch):
-        return LATER, fuel
+            return number
+    if not room_for_mask(batch) or not affords(batch, mask_cost(batch)):
+        return LATER
     if number >= 0:
         context = contexts + 8 * CONTEXT_WORDS * number
         if resolve(batch, context, CONTEXT_MASK, load_i64(batch, B_SCRATCH)) >= 0:
-            return number, fuel
+            return number
     low = mix(mix(0x452821E638D01377, key), _with_vocabulary(batch, vocabulary, above))
     low = mix(mix(low, below), load_i64(grammar, G_NUMBER))
     high = (low ^ load_i64(grammar, G_CONTEXT_EPOCH)) * -0x2917014799A6026D
-    if fuel <= 0 or not may_run(batch, low, high):
-        return LATER, fuel
+    if not may_run(batch, low, high):
+        return LATER
     job = load_i64(batch, B_JOB)
     if load_i64(job, J_STAGE) == IDLE:
-        if (
-            load_i64(grammar, G_CONTEXT_COUNT) == MAX_CONTEXTS
-            or load_i64(grammar, G_LIST_COUNT) + MAX_KEYS > MAX_LISTS
-            or load_i64(grammar, G_ITEM_COUNT) + MAX_KEYS > MAX_ITEMS
-            or load_i64(grammar, G_LIST_NODES_USED) + 2 * MAX_EVENTS > MAX_LIST_NODES
-        ):
-            _forget_contexts(grammar)
-            return FORGOTTEN, fuel
+        if not _has_room(grammar):
+            _forget_contexts(batch, grammar)
+            return FORGOTTEN
         listed, length = 0, 0
         if list_number != WHOLE:
             entry = load_i64(grammar, G_LISTS) + 8 * LIST_WORDS * (list_number & ~INCLUSIVE)
@@ -337,12 +344,17 @@ def context_of(batch, grammar, vocabulary, state, register, list_number, fuel): 
         count(batch, COUNT_MISSES, 1)
         inclusive = list_number != WHOLE and list_number & INCLUSIVE != 0
         begin_context(batch, grammar, vocabulary, state, register, listed, length, inclusive, low, high)
-    left = call_kernel(load_i64(batch, B_RUN_CONTEXT), batch, fuel)
+    left = call_kernel(load_i64(batch, B_RUN_CONTEXT), batch, fuel_left(batch))
     if left == FAILED:
-        return BY_STACK, fuel
+        return BY_STACK
     if left < 0:
-        return LATER, 0
+        return LATER
+    if not _has_room(grammar):  # the other lane has taken it
+        _forget_contexts(batch, grammar)
+        return FORGOTTEN
+    # Its mask was cleared when it began, and is hashed and stored now.
+    count(batch, COUNT_WORK, 2 * work_of_total(batch) + load_i64(job, J_EVENT_COUNT) // EVENTS_A_UNIT)
     if number < 0:
         number = _new_context(batch, grammar, vocabulary, key, below, above)
     store_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK, intern_total(batch))
-    return number, left
+    return number

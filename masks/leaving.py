@@ -48,6 +48,9 @@ from .trie import V_NODE, V_NODE_PARENT, V_RANK_NODE
 
 #: In the place of a call edge: the frame returns.
 RETURNS = -1
+#: Fuel of looking what leaves at one node of the trie, and children of it that are read in the time of one byte edge.
+NOTE_COST = 8
+CHILDREN_A_UNIT = 4
 
 
 @helper
@@ -191,6 +194,12 @@ def children_bytes(vocabulary, packed):  # type: ignore[no-untyped-def]
         else:
             d |= bit
     return a, b, c, d
+
+
+@helper
+def noting_cost(packed):  # type: ignore[no-untyped-def]
+    """Fuel of noting what leaves at the trie node whose word is `packed`: its children are looked at."""
+    return NOTE_COST + ((packed >> 16) & 0xFFFF) // CHILDREN_A_UNIT
 
 
 @helper

@@ -54,8 +54,8 @@ _ALL_KINDS = frozenset(KINDS)
 _KINDS_OF_TYPE = {kind: frozenset((kind,)) for kind in KINDS} | {"integer": frozenset(("number",))}
 #: Steps of expansion, about 30 us each, beyond which objects are one formula if they can be.
 _MANY_STEPS = 300
-#: Clauses of strings that choices may multiply to; beyond it they are parts of one clause.
-_MANY_STRINGS = 16
+#: Clauses of strings that choices may multiply to, for each option of the longest; beyond it they are one clause.
+_MANY_STRINGS = 8
 #: A negation that holds for every value of a kind.
 HOLDS: list[Option] = [Option()]
 
@@ -117,6 +117,7 @@ class Expander:
         self.places: dict[str, str] = {}
         #: What is known of schemas: the values of `enum` and `const`, and conditions on names.
         self.named: dict[tuple[int, str], Named] = {}
+        self.listed: dict[tuple[int, str], frozenset[Any] | None] = {}
         self.presences: dict[int, Formula | None] = {}
         self._keywords: dict[str, Keyword] = KEYWORDS
         self._done: dict[tuple[Literals, str], list[Any]] = {}
@@ -230,13 +231,13 @@ class Expander:
                 continue
             if self.emptiness.is_contradictory(self.kind, state.clause):
                 continue
-            if self.kind == "string" and prod(map(len, state.choices)) > _MANY_STRINGS:
+            longest = max(longest, *map(len, state.choices))
+            if self.kind == "string" and prod(map(len, state.choices)) > _MANY_STRINGS * longest:
                 if self._as_options(state):
                     made += 1
                     yield state.clause
                 continue
             choice = min(state.choices, key=len)
-            longest = max(longest, len(choice))
             state.choices.remove(choice)
             if made + len(work) + len(choice) > self.limits.max_schema_alternatives:
                 raise GrammarTooLarge(
@@ -256,7 +257,7 @@ class Expander:
             for option in choice:
                 alone = State([], clause=StringClause())
                 if self.take(alone, option):
-                    found += [clause.constraint for clause in self._expanded(alone)]
+                    found += [clause.constraint for clause in self._expanded(alone)]  # type: ignore[attr-defined]
             if not found:
                 return False
             if StringConstraint() not in found:

@@ -13,7 +13,10 @@ SUPPORT: dict[str, tuple[str, str]] = {
     "properties": ("exact", "in declared order, or in any order while the sets of names seen stay within a limit"),
     "required": ("exact", "names that `properties` does not declare come behind those that it does"),
     "additionalProperties": ("exact", ""),
-    "patternProperties": ("exact", "up to 8 patterns in one object"),
+    "patternProperties": (
+        "exact",
+        "patterns may sort the names of one object into 256 classes; of any number of them if no two match one name",
+    ),
     "propertyNames": ("exact", ""),
     "minProperties": (
         "exact within a limit",
@@ -50,7 +53,11 @@ SUPPORT: dict[str, tuple[str, str]] = {
     "exclusiveMaximum": ("exact", "as `exclusiveMinimum`"),
     "multipleOf": ("exact within a limit", "`Limits.max_remainder_states`"),
     "allOf": ("exact", ""),
-    "anyOf": ("exact", "`Limits.max_schema_alternatives` bounds what alternatives multiply to"),
+    "anyOf": (
+        "exact",
+        "alternatives of objects that multiply are one automaton, of up to `Limits.max_schema_states` states; those of "
+        "others, and with unevaluated keywords, up to `Limits.max_schema_alternatives`",
+    ),
     "oneOf": ("exact", "exactly one; as `anyOf`"),
     "not": ("exact", "of all keywords but `uniqueItems` and the unevaluated ones"),
     "if": ("exact", "with `then` and `else`"),
