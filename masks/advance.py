@@ -15,18 +15,28 @@ from ..grammar.automaton import (
     RECURSIVE,
     TOKENS,
 )
-from .arena import ACCEPTED, REFUSED, TOO_DEEP
+from .arena import ACCEPTED, REFUSED, TOO_DEEP, UNFINISHED, note_moved
+from .fuel import NO_FUEL_LIMIT, affords, count, give_fuel, work_done
 from .graph_call import call_accept, call_forced, call_start, call_symbol
+from .lanes import drop_job
 from .layout import (
+    B_ADVANCE_BYTES,
+    B_ADVANCE_FROM,
+    B_ADVANCE_FUEL,
+    B_ADVANCE_TOKEN,
     B_ARENA_USED,
     B_ARENAS,
+    B_BEHIND,
+    B_BYTES_DONE,
+    B_EFFORT,
     B_END_COUNT,
     B_ENDS,
     B_HISTORY,
     B_MIN_TOKENS,
-    B_MOVES,
     B_OLDEST,
+    B_PLANS,
     B_POSITION,
+    B_ROW_MASK,
     B_SCRATCH,
     B_SET_SCRATCH,
     B_SLOT_GRAMMAR,
@@ -39,7 +49,9 @@ from .layout import (
     CONFIG_FLAGS,
     CONFIG_HEADS,
     COUNT_ACCEPTED,
+    COUNT_ADVANCED,
     COUNT_REFUSED,
+    COUNT_UNFINISHED,
     COUNT_WORK,
     FINISHED,
     G_AUTOMATON,
@@ -77,13 +89,27 @@ from .machine import (
     top_state,
 )
 from .memory import load_i32, load_i64, load_u8, section, store_i32, store_i64, store_u8
-from .path import CONFIG_COST
-from .pool import count
-from .step import config_at, current_config, is_end
+from .path import CONFIG_COST, LAZY_READS, closing_cost
+from .step import ASK, DRAFT, NO_TOKEN, RESUME, ROWS, WALK_FUEL, config_at, current_config, is_end
 from .trie import V_SIZE, V_TOKEN_BYTES, V_TOKEN_START, V_TOKEN_TEXT
 
-#: Uses of `advance_rows`.
-ROWS, DRAFT, ASK = range(3)
+
+@helper
+def _forget_row(batch, slot):  # type: ignore[no-untyped-def]
+    """The slot is in another place: nothing is known of its mask."""
+    store_i64(load_i64(batch, B_WAITING), slot, 0)
+    store_i64(load_i64(batch, B_EFFORT), slot, 0)
+    store_i64(load_i64(batch, B_ROW_MASK), slot, -1)
+
+
+@helper
+def _set_token(batch, slot, token):  # type: ignore[no-untyped-def]
+    """The slot is in the middle of `token`, or of none (NO_TOKEN), or could not take one (below)."""
+    tokens = load_i64(batch, B_ADVANCE_TOKEN)
+    if (load_i32(tokens, slot) > NO_TOKEN) != (token > NO_TOKEN):
+        store_i64(batch, B_BEHIND, load_i64(batch, B_BEHIND) + (1 if token > NO_TOKEN else -1))
+    store_i32(tokens, slot, token)
+    store_i64(load_i64(batch, B_ADVANCE_BYTES), slot, 0)
 
 
 @helper
@@ -94,7 +120,8 @@ def start_slot(batch, slot):  # type: ignore[no-untyped-def]
     config = config_at(batch, slot, 0)
     store_i64(load_i64(batch, B_POSITION), slot, 0)
     store_i64(load_i64(batch, B_OLDEST), slot, 0)
-    store_i64(load_i64(batch, B_WAITING), slot, 0)
+    _forget_row(batch, slot)
+    _set_token(batch, slot, NO_TOKEN)
     if load_i64(automaton, H_FLAGS) & RECURSIVE:
         return call_start(batch, grammar, slot, config)
     if load_i64(automaton, H_FLAGS) & LAZY:
@@ -235,8 +262,9 @@ def _rest_at_boundary(grammar, config):  # type: ignore[no-untyped-def]
 def accept_data(batch, grammar, slot, config, data, begin, end, target, keep):  # type: ignore[no-untyped-def]
     """Write to `target` the configuration after bytes data[begin:end]: REFUSED (`target` garbage), ACCEPTED, TOO_DEEP.
 
-    Without `keep` only the answer is wanted, and nothing of the sequence or its grammar changes. Work is counted as in
-    `masks.walk`.
+    UNFINISHED where the fuel of the phase (`masks.fuel`) ends first: `target` is the configuration before the byte
+    of number B_BYTES_DONE, which is not the first. Without `keep` only the answer is wanted, nothing of the sequence
+    or its grammar changes, and what is unfinished is lost. Work is counted as in `masks.walk`.
     """
     automaton = load_i64(grammar, G_AUTOMATON)
     flags = load_i64(automaton, H_FLAGS)
@@ -250,9 +278,14 @@ def accept_data(batch, grammar, slot, config, data, begin, end, target, keep):  
         room = load_i64(batch, B_SET_SCRATCH)
         side = 0
         for i in range(begin, end):
+            if i > begin and not affords(batch, 1):
+                store_i64(batch, B_BYTES_DONE, i)
+                if not keep:
+                    return UNFINISHED
+                return UNFINISHED if _rest_on_set(batch, grammar, automaton, source, target) else TOO_DEEP
             reached = room + 8 * words * side
             work = lazy_step(automaton, source, words, load_u8(data, i), reached)
-            count(batch, COUNT_WORK, abs(work))
+            count(batch, COUNT_WORK, 1 + abs(work) // LAZY_READS)
             if work < 0:
                 return REFUSED
             source = reached
@@ -273,12 +306,28 @@ def accept_data(batch, grammar, slot, config, data, begin, end, target, keep):  
             if done > begin:
                 source = target
                 begin = done
+        first = begin
+        work = load_i64(batch, B_SCRATCH)
         for i in range(begin, end):
-            count(batch, COUNT_WORK, CONFIG_COST)
-            if not step_config(automaton, source, load_u8(data, i), load_i64(batch, B_SCRATCH), target):
+            if i > first and not affords(batch, 1):
+                store_i64(batch, B_BYTES_DONE, i)
+                return UNFINISHED
+            alive = step_config(automaton, source, load_u8(data, i), work, target)
+            count(batch, COUNT_WORK, closing_cost(work))
+            if not alive:
                 return REFUSED
             source = target
     return ACCEPTED if _rest_at_boundary(grammar, target) else REFUSED
+
+
+@helper
+def _token_at(batch, slot, position, token):  # type: ignore[no-untyped-def]
+    """Where the bytes of a token of text are, and the numbers of the first and of the one after the last."""
+    vocabulary = load_i64(batch, B_VOCABULARY)
+    if load_u8(load_i64(batch, B_TEXT_START), slot) and position == 0:
+        vocabulary = load_i64(batch, B_VOCABULARY_START)
+    starts = load_i64(vocabulary, V_TOKEN_START)
+    return load_i64(vocabulary, V_TOKEN_BYTES), load_i64(starts, token), load_i64(starts, token + 1)
 
 
 @helper
@@ -314,9 +363,7 @@ def accept_token(batch, grammar, slot, position, config, token, target, keep):  
         vocabulary = load_i64(batch, B_VOCABULARY_START)
     if load_u8(load_i64(vocabulary, V_TOKEN_TEXT), token) == 0:
         return REFUSED
-    starts = load_i64(vocabulary, V_TOKEN_START)
-    begin, end = load_i64(starts, token), load_i64(starts, token + 1)
-    data = load_i64(vocabulary, V_TOKEN_BYTES)
+    data, begin, end = _token_at(batch, slot, position, token)
     return accept_data(batch, grammar, slot, config, data, begin, end, target, keep)
 
 
@@ -328,9 +375,38 @@ def _move_on(batch, slot):  # type: ignore[no-untyped-def]
     position = load_i64(positions, slot)
     oldest = load_i64(batch, B_OLDEST)
     store_i64(positions, slot, position + 1)
-    store_i64(load_i64(batch, B_WAITING), slot, 0)
+    _forget_row(batch, slot)
     if position + 1 - load_i64(oldest, slot) > history - 2:
         store_i64(oldest, slot, position + 3 - history)
+
+
+@helper
+def _go_on_with_token(batch, slot):  # type: ignore[no-untyped-def]
+    """Go on with the token that the slot is in the middle of, within the phase's fuel. As `accept_token`."""
+    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
+    position = load_i64(load_i64(batch, B_POSITION), slot)
+    token = load_i32(load_i64(batch, B_ADVANCE_TOKEN), slot)
+    done = load_i64(load_i64(batch, B_ADVANCE_BYTES), slot)
+    config, target = config_at(batch, slot, position), config_at(batch, slot, position + 1)
+    if done == 0:
+        answer = accept_token(batch, grammar, slot, position, config, token, target, True)
+    else:
+        data, begin, end = _token_at(batch, slot, position, token)
+        answer = accept_data(batch, grammar, slot, target, data, begin + done, end, target, True)
+    return answer
+
+
+@helper
+def _note_answer(batch, slot, token, answer):  # type: ignore[no-untyped-def]
+    """Move the slot on if it took its token, remember how far it got if it is unfinished."""
+    if answer == UNFINISHED:
+        _, begin, _ = _token_at(batch, slot, load_i64(load_i64(batch, B_POSITION), slot), token)
+        _set_token(batch, slot, token)
+        store_i64(load_i64(batch, B_ADVANCE_BYTES), slot, load_i64(batch, B_BYTES_DONE) - begin)
+    else:
+        _set_token(batch, slot, NO_TOKEN)
+        if answer == ACCEPTED:
+            _move_on(batch, slot)
 
 
 @kernel("int64(int64, int64, int64, int64, int64, int64)")
@@ -339,19 +415,47 @@ def advance_rows(batch, slots, rows, tokens, accepted, mode):  # type: ignore[no
 
     accepted[i] (uint8) is ACCEPTED, or REFUSED (also where the slot is free) or TOO_DEEP and nothing changed. Returns
     the number of those accepted. One kernel for several uses, because each would be compiled with a copy of the rest.
-    `mode` ROWS: as above. DRAFT: all tokens one after the other in slots[0], up to the first that is not accepted.
-    ASK: nothing changes.
+    `mode` ROWS: as above, within B_ADVANCE_FUEL, or WALK_FUEL if that is more; accepted[i] is UNFINISHED where that did
+    not suffice, and such rows come first the next time. DRAFT: all tokens one after the other in slots[0], up to the
+    first that is not accepted. ASK: nothing changes. RESUME: the slots that are in the middle of a token go on with it,
+    within the fuel that the caller has given; `tokens` and `accepted` are not used.
     """
     store = load_i64(batch, B_SLOT_GRAMMAR)
     positions = load_i64(batch, B_POSITION)
+    middle = load_i64(batch, B_ADVANCE_TOKEN)
+    from_row = 0
+    if mode == ROWS:
+        give_fuel(batch, max(load_i64(batch, B_ADVANCE_FUEL), WALK_FUEL))
+        from_row = load_i64(batch, B_ADVANCE_FROM)
+    elif mode == RESUME:
+        from_row = load_i64(batch, B_PLANS)
+    else:
+        give_fuel(batch, NO_FUEL_LIMIT)
+    begin = work_done(batch)
+    behind = -1
     n = 0
-    for row in range(rows):
+    for i in range(rows):
+        row = (from_row + i) % rows if mode == ROWS or mode == RESUME else i
         slot = load_i32(slots, 0 if mode == DRAFT else row)
         answer = ACCEPTED
         if slot >= 0:
             answer = REFUSED
             grammar = load_i64(store, slot)
-            if grammar != 0:
+            going = grammar != 0 and load_i32(middle, slot) > NO_TOKEN
+            token = load_i32(middle, slot) if mode == RESUME else load_i32(tokens, row)
+            if mode == RESUME and not going:
+                continue
+            if mode == ROWS and grammar != 0 and not going and token >= 0 and not affords(batch, 1):
+                answer = UNFINISHED
+                _set_token(batch, slot, token)
+            elif mode == RESUME:
+                if not affords(batch, 1):
+                    break
+                answer = _go_on_with_token(batch, slot)
+                _note_answer(batch, slot, token, answer)
+                if answer == REFUSED or answer == TOO_DEEP:
+                    _set_token(batch, slot, NO_TOKEN - 1)
+            elif grammar != 0 and not going:
                 position = load_i64(positions, slot)
                 # The new configuration takes the place of the oldest one, which is given up only if the token is
                 # legal: the last of the history's places is never part of it.
@@ -359,11 +463,15 @@ def advance_rows(batch, slots, rows, tokens, accepted, mode):  # type: ignore[no
                 if mode == ASK:
                     target = load_i64(batch, B_SCRATCH) + 8 * WORK_CONFIG_WORDS
                 config = config_at(batch, slot, position)
-                token = load_i32(tokens, row)
                 answer = accept_token(batch, grammar, slot, position, config, token, target, mode != ASK)
-                if answer == ACCEPTED and mode != ASK:
-                    _move_on(batch, slot)
-        store_u8(accepted, 0 if mode == DRAFT else row, answer)
+                if mode != ASK:
+                    _note_answer(batch, slot, token, answer)
+        if answer == UNFINISHED:
+            count(batch, COUNT_UNFINISHED, 1)
+            if behind < 0:
+                behind = row
+        if mode != RESUME:
+            store_u8(accepted, 0 if mode == DRAFT else row, answer)
         if answer == ACCEPTED:
             n += 1
         elif mode == DRAFT:
@@ -371,6 +479,10 @@ def advance_rows(batch, slots, rows, tokens, accepted, mode):  # type: ignore[no
     if mode == ROWS:
         count(batch, COUNT_ACCEPTED, n)
         count(batch, COUNT_REFUSED, rows - n)
+        if behind >= 0:
+            store_i64(batch, B_ADVANCE_FROM, behind)
+    if mode == ROWS or mode == RESUME:
+        count(batch, COUNT_ADVANCED, work_done(batch) - begin)
     return n
 
 
@@ -378,6 +490,18 @@ def advance_rows(batch, slots, rows, tokens, accepted, mode):  # type: ignore[no
 def start(batch, slot):  # type: ignore[no-untyped-def]
     """Put `slot` before its first token. False: no room for its first state set."""
     return start_slot(batch, slot)
+
+
+@kernel("void(int64, int64, int64)")
+def drop_jobs(batch, grammar, slot):  # type: ignore[no-untyped-def]
+    """`lanes.drop_job`."""
+    drop_job(batch, grammar, slot)
+
+
+@kernel("void(int64, int64)")
+def drop_token(batch, slot):  # type: ignore[no-untyped-def]
+    """The slot is in the middle of no token any more."""
+    _set_token(batch, slot, NO_TOKEN)
 
 
 @kernel("int64(int64, int64, int64, int64)")
@@ -389,6 +513,7 @@ def accept_bytes(batch, slot, data, length):  # type: ignore[no-untyped-def]
     target = config_at(batch, slot, position + 1)
     if load_i64(config, CONFIG_FLAGS) & FINISHED:
         return REFUSED
+    give_fuel(batch, NO_FUEL_LIMIT)
     answer = accept_data(batch, grammar, slot, config, data, 0, length, target, True)
     if answer == ACCEPTED:
         _move_on(batch, slot)
@@ -405,13 +530,14 @@ def flags_after(batch, slot, position):  # type: ignore[no-untyped-def]
 def fork_slot(batch, source, target):  # type: ignore[no-untyped-def]
     """Make slot `target` equal to slot `source`, history and end tokens included."""
     position = load_i64(load_i64(batch, B_POSITION), source)
-    store_i64(load_i64(batch, B_WAITING), target, 0)
+    _forget_row(batch, target)
+    _set_token(batch, target, NO_TOKEN)
     oldest = load_i64(load_i64(batch, B_OLDEST), source)
     for at in range(oldest, position + 1):
         _copy_config(config_at(batch, source, at), config_at(batch, target, at))
     arenas, used = load_i64(batch, B_ARENAS), load_i64(batch, B_ARENA_USED)
     if load_i64(arenas, source) != 0:
-        store_i64(batch, B_MOVES, load_i64(batch, B_MOVES) + 1)
+        note_moved(batch, target)
         for word in range(load_i64(used, source)):
             store_i64(load_i64(arenas, target), word, load_i64(load_i64(arenas, source), word))
         store_i64(used, target, load_i64(used, source))

@@ -10,11 +10,14 @@ from __future__ import annotations
 from .._numba import helper
 from ..grammar.automaton import H_ROOT_FRAME
 from .freeze import block_at, put_triple
+from .fuel import affords
+from .fuel import count as count_up
 from .graph import close_graph, put_bottom, reach_byte_graph
 from .layout import (
     B_ARENA_USED,
     B_ARENA_WORDS,
     B_ARENAS,
+    B_BYTES_DONE,
     B_CONFIGS,
     B_GRAPH,
     B_HISTORY,
@@ -48,10 +51,12 @@ from .layout import (
 )
 from .machine import AT_FRAME_START, AT_TOKEN_START, AT_TOKEN_SYMBOL, AT_TOKEN_TARGET
 from .memory import load_i32, load_i64, load_u8, section, store_i64
-from .pool import count as count_up
 
-#: What accepting says: legal, not legal, legal but past a limit of the stack graph (nothing has changed).
-REFUSED, ACCEPTED, TOO_DEEP = 0, 1, 2
+#: What accepting says: legal, not legal, legal but past a limit of the stack graph (nothing has changed), or that the
+#: fuel was spent before all bytes were looked at.
+REFUSED, ACCEPTED, TOO_DEEP, UNFINISHED = 0, 1, 2, 3
+#: Words of blocks that are copied in the time of one byte edge.
+WORDS_A_UNIT = 16
 #: In the place of a block that nothing keeps, in a `done` list.
 _GONE = -2
 
@@ -136,6 +141,13 @@ def move_blocks(graph, source, end, lowest, target, first):  # type: ignore[no-u
 
 
 @helper
+def note_moved(batch, slot):  # type: ignore[no-untyped-def]
+    """Numbers of blocks of the slot's arena no longer mean what they did."""
+    moves = load_i64(batch, B_MOVES)
+    store_i64(moves, slot, load_i64(moves, slot) + 1)
+
+
+@helper
 def _history_config(batch, slot, position):  # type: ignore[no-untyped-def]
     history = load_i64(batch, B_HISTORY)
     return load_i64(batch, B_CONFIGS) + 8 * CONFIG_WORDS * (slot * history + position % history)
@@ -150,7 +162,7 @@ def _compact(batch, graph, slot):  # type: ignore[no-untyped-def]
     scratch_end = scratch + 8 * load_i64(graph, S_USED)
     first = load_i64(load_i64(batch, B_OLDEST), slot)
     last = load_i64(load_i64(batch, B_POSITION), slot)
-    store_i64(batch, B_MOVES, load_i64(batch, B_MOVES) + 1)
+    note_moved(batch, slot)
     stack = load_i64(graph, S_STACK)
     store_i64(stack, 0, 0)  # the bottom node
     mark_blocks(graph, 1, 0)
@@ -198,6 +210,7 @@ def _commit(batch, graph, slot, block):  # type: ignore[no-untyped-def]
         return block
     store_i64(load_i64(graph, S_STACK), 0, block)
     words = mark_blocks(graph, 1, SCRATCH_BASE)
+    count_up(batch, COUNT_WORK, words // WORDS_A_UNIT)
     used = load_i64(load_i64(batch, B_ARENA_USED), slot)
     if used + words > load_i64(batch, B_ARENA_WORDS):
         _compact(batch, graph, slot)
@@ -243,7 +256,7 @@ def start_graph(batch, grammar, slot, config):  # type: ignore[no-untyped-def]
     """Put the slot of a recursive grammar before its first token."""
     automaton = load_i64(grammar, G_AUTOMATON)
     graph = graph_of_slot(batch, slot)
-    store_i64(batch, B_MOVES, load_i64(batch, B_MOVES) + 1)
+    note_moved(batch, slot)
     store_i64(config, CONFIG_HEADS, 0)
     store_i64(load_i64(batch, B_ARENA_USED), slot, put_bottom(load_i64(graph, S_ARENA), 0))
     reached = load_i64(graph, S_REACHED)
@@ -256,7 +269,7 @@ def start_graph(batch, grammar, slot, config):  # type: ignore[no-untyped-def]
 
 @helper
 def accept_graph(batch, grammar, slot, config, data, begin, end, target, keep):  # type: ignore[no-untyped-def]
-    """Write to `target` the configuration after bytes data[begin:end]: REFUSED, ACCEPTED or TOO_DEEP.
+    """Write to `target` the configuration after bytes data[begin:end]: as `advance.accept_data`.
 
     Without `keep` only the answer counts: nothing is written, and TOO_DEEP is not asked for.
     """
@@ -266,13 +279,19 @@ def accept_graph(batch, grammar, slot, config, data, begin, end, target, keep): 
     graph = graph_of_slot(batch, slot)
     block = load_i64(config, CONFIG_BLOCK)
     for i in range(begin, end):
+        if i > begin and not affords(batch, 1):
+            store_i64(batch, B_BYTES_DONE, i)
+            if not keep:
+                return UNFINISHED
+            return UNFINISHED if _write_config(batch, graph, slot, block, target) == ACCEPTED else TOO_DEEP
         count = reach_byte_graph(automaton, graph, block, load_u8(data, i))
+        if count > 0:
+            block = close_graph(grammar, automaton, graph, count)
+        count_up(batch, COUNT_WORK, load_i64(graph, S_WORK))
+        store_i64(graph, S_WORK, 0)
         if count == 0:
-            count_up(batch, COUNT_WORK, load_i64(graph, S_WORK))
             return REFUSED
-        block = close_graph(grammar, automaton, graph, count)
         if load_i64(graph, S_FAILED):
-            count_up(batch, COUNT_WORK, load_i64(graph, S_WORK))
             return TOO_DEEP
         if load_i64(graph, S_USED) > SCRATCH_BLOCK_WORDS // 2 and i + 1 < end:
             # A long text: keep what it has come to, and go on with empty scratch.
@@ -282,7 +301,6 @@ def accept_graph(batch, grammar, slot, config, data, begin, end, target, keep): 
                 return TOO_DEEP
             store_i64(graph, S_COUNT, heads)
             store_i64(graph, S_FLAGS, flags)
-    count_up(batch, COUNT_WORK, load_i64(graph, S_WORK))
     if not keep:
         return ACCEPTED
     return _write_config(batch, graph, slot, block, target)
@@ -300,6 +318,7 @@ def accept_symbol_graph(batch, grammar, slot, config, token, target, keep):  # t
     reached = load_i64(graph, S_REACHED)
     starts = section(automaton, AT_TOKEN_START)
     count = 0
+    count_up(batch, COUNT_WORK, load_i64(heads, BLOCK_COUNT) // WORDS_A_UNIT)
     for i in range(load_i64(heads, BLOCK_COUNT)):
         at = BLOCK_TRIPLES + 3 * i
         state = load_i64(heads, at + 1)

@@ -14,43 +14,43 @@ from . import advance as _advance
 from . import step as _step
 from .adopt import adopt
 from .arena import ACCEPTED, REFUSED, TOO_DEEP
-from .blocks import batch_block, graph_blocks
+from .blocks import batch_block
 from .calibration import fuel_of
 from .errors import StackLimitError, VocabularyError
 from .finish import lazy_distances, shortest_completion
+from .fuel import NO_FUEL_LIMIT
 from .late import finish
 from .layout import (
+    B_ADVANCE_FUEL,
     B_ARENA_WORDS,
     B_ARENAS,
+    B_BEHIND,
     B_COUNTERS,
     B_DENSE,
     B_END_COUNT,
     B_ENDS,
-    B_JOB,
-    B_JOB_SETS,
     B_LIST_LENGTH,
     B_LIST_OFFSET,
     B_LIST_TOKENS,
     B_MIN_TOKENS,
     B_OLDEST,
     B_POSITION,
-    B_SET_SCRATCH,
+    B_ROW_MASK,
+    B_SHARE,
     B_SLOT_GRAMMAR,
     B_TEXT_START,
+    B_WORK_LIMIT,
     COMPLETE,
     CONFIG_WORDS,
-    DIRECT,
     FINISHED,
-    IDLE,
-    J_LIST,
-    J_STAGE,
     MAX_ENDS,
     PENDING,
     READY,
     SCRATCH_BLOCK_WORDS,
 )
-from .memory import Block
-from .outcome import COUNTER_NAMES, SETTLE_SHARE, Late, Outcome, Plan
+from .leaving import NOTE_COST
+from .outcome import ADVANCE_SHARE, COUNTER_NAMES, PIECE_FUEL, ROWS_SHARE, SETTLE_SHARE, Late, Outcome, Plan
+from .pool import WORDS_OF_A_MASK
 from .prefetch import Prefetcher
 from .resident import Resident
 from .settle import Settler
@@ -61,6 +61,7 @@ from .warm_up import warm_up
 if TYPE_CHECKING:
     from .candidates import Candidates
     from .compiled import CompiledGrammar
+    from .memory import Block
     from .vocabulary import Vocabulary
 
 #: The least memory for one stack: what one token may need at once.
@@ -75,13 +76,14 @@ class Batch:
     One thread at a time may use a batch. Between two calls nothing runs, but for what `prefetch_start` begins; any use
     of the batch ends that first.
 
-    Parameters: `slots`, sequences at once. `budget_us`, microseconds that a step may spend on masks and on rows that
-    lack one (counted as fuel, not timed; None: no limit); a quarter is kept for `settle`. `fuel_per_us`, units of
-    fuel in a microsecond (None: as this machine was measured, `masks.calibration`). `max_rollback`, tokens that can be
-    taken back (about 1.7 KB a token and slot, touched only where used). `pool_masks`, dense masks in each half
-    of the pool (V/8 bytes each, default 512 or twice the slots, whichever is more). `stack_bytes`, memory for the stack
-    of one sequence of a recursive grammar (8 words of 8 bytes a level of nesting as a rule, the default is enough for
-    some 18,000; touched only where used): a token that needs more is not accepted, see `advance`.
+    Parameters: `slots`, sequences at once. `budget_us`, microseconds that `plan`, `settle` and `advance` of one
+    step may spend together (counted as fuel, not timed; None: no limit; `outcome.SETTLE_SHARE` has the shares).
+    `fuel_per_us`, units of fuel in a microsecond (None: as this machine was measured, `masks.calibration`).
+    `max_rollback`, tokens that can be taken back (about 1.7 KB a token and slot, touched only where used).
+    `pool_masks`, dense masks in each half of the pool (V/8 bytes each, default 512 or twice the slots, whichever is
+    more). `stack_bytes`, memory for the stack of one sequence of a recursive grammar (8 words of 8 bytes a level of
+    nesting as a rule, the default is enough for some 18,000; touched only where used): a token that needs more is
+    not accepted, see `advance`.
     """
 
     def __init__(
@@ -106,14 +108,19 @@ class Batch:
         self.vocabulary = vocabulary
         self.slots = slots
         self.max_rollback = max_rollback
-        self.fuel = _step.NO_FUEL_LIMIT if budget_us is None else fuel_of(budget_us, fuel_per_us)
-        self.settle_fuel = int(self.fuel * SETTLE_SHARE)
-        self.plan_fuel = self.fuel - self.settle_fuel
+        self.fuel = NO_FUEL_LIMIT if budget_us is None else fuel_of(budget_us, fuel_per_us)
+        #: The parts of it that `settle` and `advance` have to themselves, and what look-ups and `plan` have.
+        self.settle_fuel, self.advance_fuel = int(self.fuel * SETTLE_SHARE), int(self.fuel * ADVANCE_SHARE)
+        self.rows_fuel = min(slots * _step.ROW_COST, int(self.fuel * ROWS_SHARE))
+        self.plan_fuel = self.fuel - self.settle_fuel - self.advance_fuel - self.rows_fuel
         self._tables = tables_of(vocabulary)
+        #: Units by which a step may exceed `fuel`: what is done at once, and the least that each phase does.
+        self.fuel_slack = slots * _step.ROW_COST - self.rows_fuel + 2 * _step.WALK_FUEL + 3 * PIECE_FUEL
+        self.fuel_slack += 2 * self._tables.words // WORDS_OF_A_MASK + (NOTE_COST + 2) * self._tables.max_bytes
         self._start_tables = tables_of(vocabulary, drop_space=True)
         words = self._tables.words
         path = max(self._tables.max_bytes, self._start_tables.max_bytes) + 8
-        block, self._job_parts = batch_block(
+        block, self._lanes = batch_block(
             self._tables, self._start_tables, slots, max_rollback + 2, path, rows, stack_bytes // 8
         )
         self._path = path
@@ -121,7 +128,6 @@ class Batch:
         self.prefetcher: Prefetcher | None = None
         self._memory = block
         self._lazy_words = 1
-        self._graphs: list[Block] = []
         self._arenas: dict[int, npt.NDArray[np.int64]] = {}
         self._residents: dict[int, Resident] = {}
         self._of_slot: list[Resident | None] = [None] * slots
@@ -139,7 +145,7 @@ class Batch:
         text = np.packbits(vocabulary.is_text, bitorder="little")
         self.possible.view(np.uint8)[: len(text)] = text
         self._words = np.zeros(words, np.int64)
-        self._whole_mask = self._words.view(np.uint32)[: vocabulary.words]
+        self._whole_mask: npt.NDArray[np.uint32] = self._words.view(np.uint32)[: vocabulary.words]
         self._row = np.zeros(1, np.int32)
         self._token = np.zeros(1, np.int32)
         # Where kernels find these: NumPy takes a microsecond to say it, in every step.
@@ -148,6 +154,9 @@ class Batch:
             array.ctypes.data for array in (self._accepted, self._words, self._row)
         )
         self._memory_at = block.address
+        #: Each slot's share of the fuel when masks are wanting, float64[slots], above 0; 1 for a new sequence. Only how
+        #: the shares of waiting rows compare matters: with equal ones the row that has waited longest comes first.
+        self.shares: npt.NDArray[np.float64] = block.arrays[B_SHARE]
         #: What the mask ids of this batch point into.
         self.tables = MaskTables(
             block.arrays[B_DENSE], block.arrays[B_LIST_OFFSET], block.arrays[B_LIST_LENGTH], block.arrays[B_LIST_TOKENS]
@@ -191,6 +200,7 @@ class Batch:
         arrays[B_MIN_TOKENS][slot] = min_tokens
         arrays[B_TEXT_START][slot] = text_start and self.vocabulary.text_start
         arrays[B_SLOT_GRAMMAR][slot] = resident.block.address
+        self.shares[slot] = 1.0
         resident.users += 1
         self._of_slot[slot] = resident
         self._eos[slot] = ends
@@ -210,11 +220,10 @@ class Batch:
             self._arenas[slot] = arena
             self._block.arrays[B_ARENAS][slot] = arena.ctypes.data
 
-    def _drop_direct(self) -> None:
-        """Forget a mask that is being computed from a sequence's own stack, which is about to change."""
-        job = self._block.arrays[B_JOB]
-        if job[J_LIST] == DIRECT:
-            job[J_STAGE] = IDLE
+    def _forget_row(self, slot: int) -> None:
+        """The sequence is about to be in another place: nothing is known of its mask, finished or not."""
+        self._block.arrays[B_ROW_MASK][slot] = -1
+        _advance.drop_jobs(self._address, 0, slot)
 
     def _resident(self, compiled: CompiledGrammar) -> Resident:
         key = id(compiled)
@@ -223,18 +232,19 @@ class Batch:
             if len(self._residents) >= MAX_IDLE_GRAMMARS:
                 for other, old in list(self._residents.items()):
                     if old.users == 0:
-                        contexts = self._residents.pop(other).contexts
+                        contexts = old.contexts
                         # An unfinished mask may still be that grammar's.
-                        self._block.arrays[B_JOB][J_STAGE] = IDLE
+                        _advance.drop_jobs(self._address, old.block.address, -1)
+                        del self._residents[other]
                         break
             if compiled.automaton.flags & RECURSIVE:
-                self._graphs = self._graphs or graph_blocks(self._block)
+                self.prefetch_stop()
+                self._lanes.give_graphs()
             resident = Resident(compiled, next(self._numbers), self._tables.words, contexts)
             if resident.lazy_words > self._lazy_words:
                 self._lazy_words = resident.lazy_words
-                self._block.arrays[B_JOB][J_STAGE] = IDLE
-                self._block.set_array(B_JOB_SETS, np.zeros((self._path, self._lazy_words), np.int64))
-                self._block.set_array(B_SET_SCRATCH, np.zeros((2, self._lazy_words), np.int64))
+                self.prefetch_stop()
+                self._lanes.give_sets(self._path, self._lazy_words)
             self._residents[key] = resident
             for token in compiled.token_ids.tolist():
                 self.possible[token >> 5] |= np.uint32(1 << (token & 31))
@@ -272,8 +282,9 @@ class Batch:
         return Resident(compiled, next(self._numbers), self._tables.words)
 
     def drop_unfinished(self) -> None:
-        """Forget the mask that is being computed."""
-        self._block.arrays[B_JOB][J_STAGE] = IDLE
+        """Forget the masks that are being computed."""
+        self.prefetch_stop()
+        self._lanes.drop()
 
     def adopt(self, other: Batch, slot: int) -> int:
         """A new slot with the sequence of `slot` in another batch of equal history."""
@@ -281,8 +292,9 @@ class Batch:
 
     def remove(self, slot: int) -> None:
         """Free `slot`."""
-        resident = self._used(slot)
-        self._drop_direct()
+        resident = self._in_use(slot)
+        self._forget_row(slot)
+        _advance.drop_token(self._address, slot)
         resident.users -= 1
         self._of_slot[slot] = None
         self._block.arrays[B_SLOT_GRAMMAR][slot] = 0
@@ -290,8 +302,8 @@ class Batch:
 
     def reset(self, slot: int) -> None:
         """Put `slot` before its first token."""
-        resident = self._used(slot)
-        self._drop_direct()
+        resident = self._in_use(slot)
+        self._forget_row(slot)
         if self.prefetcher is not None:
             self.prefetcher.forget(slot)
         if not _advance.start(self._address, slot):
@@ -320,10 +332,19 @@ class Batch:
         position, oldest = int(arrays[B_POSITION][slot]), int(arrays[B_OLDEST][slot])
         if not 0 <= n <= position - oldest:
             raise ValueError(f"cannot take back {n} tokens: {position - oldest} are kept (max_rollback)")
-        self._drop_direct()
+        self._forget_row(slot)
         arrays[B_POSITION][slot] = position - n
 
     def _used(self, slot: int) -> Resident:
+        """The slot's grammar; the slot is not in the middle of a token."""
+        resident = self._in_use(slot)
+        if self._memory.header[B_BEHIND]:
+            self._row[0] = slot
+            self._block.header[B_WORK_LIMIT] = NO_FUEL_LIMIT
+            _advance.advance_rows(self._address, self._row.ctypes.data, 1, 0, 0, _step.RESUME)
+        return resident
+
+    def _in_use(self, slot: int) -> Resident:
         resident = self._of_slot[slot] if 0 <= slot < self.slots else None
         if resident is None:
             raise ValueError(f"slot {slot} is not in use")
@@ -390,7 +411,9 @@ class Batch:
         """Accept one token a row; uint8, valid until the next call. 1 (`arena.ACCEPTED`): accepted.
 
         0 (REFUSED): not legal, nothing changed. 2 (TOO_DEEP): legal, but the row's stack has no room for it (see
-        `stack_bytes`), nothing changed: the sequence should be ended.
+        `stack_bytes`), nothing changed: the sequence should be ended. 3 (UNFINISHED): the budget did not suffice. The
+        row is where it was, and the next plans go on: it is PENDING until the token is accepted, and then as if it had
+        been at once. If it turns out to be one of the other two, the row's status is LIMIT from then on.
         """
         rows = len(slots)
         slots = self._checked(slots)
@@ -399,7 +422,9 @@ class Batch:
             raise ValueError(f"{rows} slots but {len(tokens)} tokens")
         if self.prefetcher is not None:
             self.prefetcher.advancing(slots, tokens)
-        self._advance(slots, tokens, _advance.ROWS)
+        self._memory.header[B_ADVANCE_FUEL] = self.advance_fuel + self.settler.left
+        self.settler.left = 0
+        self._advance(slots, tokens, _step.ROWS)
         return self._accepted[:rows]
 
     def _advance(self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32], mode: int) -> int:
@@ -420,7 +445,7 @@ class Batch:
         self._row[0] = slot
         address, status = self._address, PENDING
         while status == PENDING:  # `plan_within`, without what a single row has no use for
-            self._fuel_left = _step.plan_rows(address, self._row_at, 1, _step.NO_FUEL_LIMIT, *self._plan_at)
+            self._fuel_left = _step.plan_rows(address, self._row_at, 1, NO_FUEL_LIMIT, *self._plan_at)
             status = int(self._status[0])
         if status != READY:
             raise StackLimitError("the grammar has too many open ways to read this text")
@@ -433,7 +458,7 @@ class Batch:
         if abs(token) >= 2**31:
             return False
         self._row[0], self._token[0] = slot, token
-        self._advance(self._row, self._token, _advance.ASK)
+        self._advance(self._row, self._token, _step.ASK)
         return bool(self._accepted[0] != REFUSED)
 
     def accept_bytes(self, slot: int, data: bytes) -> bool:
@@ -452,7 +477,7 @@ class Batch:
         self._used(slot)
         array = np.array(tokens, np.int32)
         self._row[0] = slot
-        return self._advance(self._row, array, _advance.DRAFT)
+        return self._advance(self._row, array, _step.DRAFT)
 
     def forced_bytes(self, slot: int, most: int = 1024) -> bytes:
         """The bytes with which every continuation begins (none where the text may end)."""

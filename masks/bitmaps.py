@@ -15,7 +15,8 @@ from numba.extending import intrinsic
 
 # Words of a selection: what `select_tokens` reads.
 (
-    S_WORDS,  # words of a bitmap
+    S_FIRST,  # the first word to read
+    S_WORDS,  # the word after the last
     S_MASK,  # address of a bitmap: the accepted tokens are added to it
     S_UNDECIDED,  # address of a bitmap: written
     S_VALID,
@@ -28,7 +29,7 @@ from numba.extending import intrinsic
     S_AFTER_LENGTH,
     S_AFTER_LONGER,
     S_COUNTS,  # words: rows in each of the lists LEAVING, DEAD, OUTSIDE, AFTER_LEAVING, AFTER_OUTSIDE, FIRST, ALIVE
-) = range(13)
+) = range(14)
 LISTS = 7
 S_ROWS = S_COUNTS + LISTS  # the addresses of the rows, one list after the other
 SELECTION_WORDS = S_ROWS + LISTS * 256 + 8
@@ -67,7 +68,7 @@ def select_tokens(typing_context, selection):  # type: ignore[no-untyped-def]
         def constant(value: int) -> Any:
             return ir.Constant(_I64, value)
 
-        words = word(constant(S_WORDS))
+        start, words = word(constant(S_FIRST)), word(constant(S_WORDS))
         fields = {name: word(constant(name)) for name in range(S_MASK, S_COUNTS)}
         counts = [word(constant(S_COUNTS + i)) for i in range(LISTS)]
         firsts = [constant(S_ROWS)]
@@ -137,8 +138,8 @@ def select_tokens(typing_context, selection):  # type: ignore[no-untyped-def]
                 more = builder.call(vector_function("llvm.vector.reduce.add", _I64, kind), [ones])
                 builder.store(builder.add(builder.load(total), more), total)
 
-        whole = builder.and_(words, constant(-_BLOCK))
-        with cgutils.for_range_slice(builder, constant(0), whole, constant(_BLOCK), _I64) as (at, _):
+        whole = builder.add(start, builder.and_(builder.sub(words, start), constant(-_BLOCK)))
+        with cgutils.for_range_slice(builder, start, whole, constant(_BLOCK), _I64) as (at, _):
             block(at, _BLOCK)
         with cgutils.for_range_slice(builder, whole, words, constant(1), _I64) as (at, _):
             block(at, 1)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .._numba import entry_address
+from .advance import advance_rows
 from .bitmaps import SELECTION_WORDS
 from .context_walk import run_context
 from .graph_call import graph_call
 from .layout import (
+    B_ADVANCE_BYTES,
+    B_ADVANCE_ROWS,
+    B_ADVANCE_TOKEN,
     B_ARENA_USED,
     B_ARENA_WORDS,
     B_ARENAS,
+    B_BLOCKED,
     B_CALLED,
     B_CONFIGS,
     B_CONTINUATIONS,
@@ -22,6 +27,7 @@ from .layout import (
     B_DEDUP,
     B_DEDUP_SIZE,
     B_DENSE,
+    B_EFFORT,
     B_END_COUNT,
     B_ENDS,
     B_EPOCH,
@@ -41,28 +47,35 @@ from .layout import (
     B_JOB_REGISTER,
     B_JOB_SELECTION,
     B_JOB_SETS,
+    B_JOB_SORTED,
     B_JOB_STATE,
     B_JOB_TOTAL,
     B_JOB_UNDECIDED,
+    B_LANES,
     B_LIST_LENGTH,
     B_LIST_OFFSET,
     B_LIST_TOKENS,
     B_LIST_TOKENS_HALF,
     B_LISTS,
     B_MIN_TOKENS,
+    B_MOVES,
     B_OLDEST,
     B_PAIRS,
     B_POSITION,
     B_REQUEST,
     B_RETURNS,
+    B_ROW_MASK,
+    B_ROW_OF,
     B_RUN_CONTEXT,
     B_RUN_JOB,
     B_RUN_STACK,
     B_SCRATCH,
     B_SET_SCRATCH,
+    B_SHARE,
     B_SLOT_GRAMMAR,
     B_SLOTS,
     B_TABLE,
+    B_TABLE_AGE,
     B_TABLE_SIZE,
     B_TEXT_START,
     B_VISIT,
@@ -76,11 +89,19 @@ from .layout import (
     COUNTERS,
     EDGE_WORDS,
     FRESH_WORDS,
+    IDLE,
     J_FOLLOW,
     J_LOOP,
+    J_MEMO,
+    J_SLOT,
     J_SOURCE,
+    J_STAGE,
     JOB_WORDS,
     KEY_WORDS,
+    LANE_FIELDS,
+    LANE_LOOK,
+    LANE_OF,
+    LANES,
     LOOP_WORDS,
     MAX_CALLED,
     MAX_CONTINUATIONS,
@@ -92,7 +113,7 @@ from .layout import (
     MAX_KEYS,
     MAX_PAIRS,
     MAX_RETURNS,
-    MAX_UNDECIDED,
+    MEMO_WORDS,
     PAIR_WORDS,
     REQUEST_WORDS,
     RETURN_WORDS,
@@ -110,6 +131,7 @@ from .layout import (
 )
 from .memory import Block
 from .stack_walk import run_stack_walk
+from .undecided import SORTED_AT_ONCE
 from .walk import run_job
 
 if TYPE_CHECKING:
@@ -124,8 +146,8 @@ def batch_block(
     path: int,
     rows: int,
     stack_words: int,
-) -> tuple[Block, tuple[npt.NDArray[np.int64], ...]]:
-    """The block of a batch (`layout`'s B_ words), every page of it touched, and the parts that its job points to.
+) -> tuple[Block, Lanes]:
+    """The block of a batch (`layout`'s B_ words), every page of it touched, and its lanes.
 
     `history`: configurations kept for each slot; `path`: entries of a walk's path; `rows`: dense masks in each half of
     the pool; `stack_words`: words of the arena of each recursive sequence.
@@ -150,6 +172,8 @@ def batch_block(
         (B_RUN_JOB, entry_address(run_job)),
         (B_RUN_CONTEXT, entry_address(run_context)),
         (B_RUN_STACK, entry_address(run_stack_walk)),
+        (B_ADVANCE_ROWS, entry_address(advance_rows)),
+        (B_TABLE_AGE, 1),
         (B_GRAPH_CALL, entry_address(graph_call)),
         (B_ARENA_WORDS, stack_words),
     ):
@@ -172,6 +196,30 @@ def batch_block(
         (B_TABLE, np.zeros((table, 4), np.int64)),
         (B_SCRATCH, np.zeros(max(SCRATCH_WORDS, words), np.int64)),
         (B_SET_SCRATCH, np.zeros(2, np.int64)),
+        (B_COUNTERS, np.zeros(COUNTERS, np.int64)),
+        (B_ARENAS, np.zeros(slots, np.int64)),
+        (B_REQUEST, np.zeros(REQUEST_WORDS, np.int64)),
+        (B_ARENA_USED, np.zeros(slots, np.int64)),
+        (B_MOVES, np.zeros(slots, np.int64)),
+        (B_SHARE, np.ones(slots, np.float64)),
+        (B_EFFORT, np.zeros(slots, np.int64)),
+        (B_ROW_MASK, np.full(slots, -1, np.int64)),
+        (B_ROW_OF, np.full(slots, -1, np.int64)),
+        (B_BLOCKED, np.full(slots, -1, np.int64)),
+        (B_ADVANCE_TOKEN, np.full(slots, -1, np.int32)),
+        (B_ADVANCE_BYTES, np.zeros(slots, np.int64)),
+        *job_arrays(tables, path),
+    ):
+        array += 0  # touch every page now rather than in a step
+        block.set_array(field, array)
+    block.pack()
+    return block, Lanes(block, tables, path)
+
+
+def job_arrays(tables: VocabularyTables, path: int) -> list[tuple[int, npt.NDArray[Any]]]:
+    """What one unfinished mask needs."""
+    words = tables.words
+    return [
         (B_JOB, np.zeros(JOB_WORDS, np.int64)),
         (B_JOB_UNDECIDED, np.zeros(words, np.int64)),
         (B_JOB_RANKS, np.zeros(tables.rank_words, np.int64)),
@@ -179,55 +227,108 @@ def batch_block(
         (B_JOB_REGISTER, np.zeros(path, np.int64)),
         (B_JOB_CONFIGS, np.zeros((path, CONFIG_WORDS), np.int64)),
         (B_JOB_SETS, np.zeros(path, np.int64)),
-        (B_JOB_LIST, np.zeros(MAX_UNDECIDED + 64, np.int32)),
+        (B_JOB_LIST, np.zeros(SORTED_AT_ONCE + 128, np.int32)),
         (B_JOB_CHILDREN, np.zeros(path, np.int64)),
         (B_JOB_TOTAL, np.zeros(words, np.int64)),
         (B_JOB_SELECTION, np.zeros(SELECTION_WORDS, np.int64)),
-        (B_COUNTERS, np.zeros(COUNTERS, np.int64)),
-        (B_ARENAS, np.zeros(slots, np.int64)),
-        (B_REQUEST, np.zeros(REQUEST_WORDS, np.int64)),
-        (B_ARENA_USED, np.zeros(slots, np.int64)),
-    ):
-        array += 0  # touch every page now rather than in a step
-        block.set_array(field, array)
-    block.pack()
-    job = block.arrays[B_JOB]
-    parts = (np.zeros(CONFIG_WORDS, np.int64), np.zeros(4, np.int64), np.zeros(2 * LOOP_WORDS, np.int64))
-    for field, part in zip((J_SOURCE, J_FOLLOW, J_LOOP), parts, strict=True):
-        job[field] = part.ctypes.data
-    return block, parts
+    ]
 
 
-def graph_blocks(block: Block) -> list[Block]:
-    """Give the block of a batch room for stepping stack graphs: for accepting, and for the mask being computed."""
-    graphs = []
-    words = int(block.header[B_ARENA_WORDS])
-    for field, stack in ((B_GRAPH, words), (B_JOB_GRAPH, MAX_EDGES)):
-        graph = Block(S_FIELDS)
-        for part, shape in (
-            (S_SCRATCH, (SCRATCH_BLOCK_WORDS,)),
-            (S_REACHED, (MAX_GRAPH_HEADS, 3)),
-            (S_HEADS, (MAX_GRAPH_HEADS, 3)),
-            (S_TRIPLES, (MAX_EDGES, 3)),
-            (S_EDGES, (MAX_EDGES, EDGE_WORDS)),
-            (S_FRESH, (MAX_FRESH, FRESH_WORDS)),
-            (S_STACK, (max(stack, MAX_EDGES) + MAX_FRESH,)),
-        ):
-            array = np.zeros(shape, np.int64)
+class Lanes:
+    """What the lanes of a batch have for themselves (`masks.lanes`): each a job, and all of them what they visit.
+
+    `block`: the batch's, whose own fields are those of the lane of the oldest between two calls.
+    """
+
+    def __init__(self, block: Block, tables: VocabularyTables, path: int) -> None:
+        self._block = block
+        other = Block(B_FIELDS)
+        for field, array in job_arrays(tables, path):
             array += 0
-            graph.set_array(part, array)
-        graphs.append(graph)
-        block.set_number(field, graph.address)
-    for field, shape in (
-        (B_PAIRS, (MAX_PAIRS, PAIR_WORDS)),
-        (B_CALLED, (MAX_CALLED, CALLED_WORDS)),
-        (B_RETURNS, (MAX_RETURNS, RETURN_WORDS)),
-        (B_CONTINUATIONS, (MAX_CONTINUATIONS, CONTINUATION_WORDS)),
-        (B_VISIT, (VISIT_WORDS,)),
-        (B_JOB_EVENTS, (MAX_EVENTS,)),
-        (B_JOB_KEYS, (MAX_KEYS, KEY_WORDS)),
+            other.set_array(field, array)
+        other.pack()
+        #: Blocks whose fields are those of each lane; a look has no job.
+        self._lanes = (block, other, Block(B_FIELDS))
+        self._graphs: list[Block] = []
+        self._parts = []
+        for lane in self._lanes[:LANE_LOOK]:
+            parts = [np.zeros(n, np.int64) for n in (CONFIG_WORDS, 4, 2 * LOOP_WORDS, MEMO_WORDS)]
+            self._parts.append(parts)
+            for field, part in zip((J_SOURCE, J_FOLLOW, J_LOOP, J_MEMO), parts, strict=True):
+                lane.arrays[B_JOB][field] = part.ctypes.data
+        block.set_array(B_LANES, np.zeros((LANES, LANE_FIELDS), np.int64))
+        self._link()
+
+    def _link(self) -> None:
+        """Write the lanes' addresses for kernels. What is unfinished is forgotten."""
+        table = self._block.arrays[B_LANES]
+        for number, lane in enumerate(self._lanes):
+            for i, field in enumerate(LANE_OF):
+                source = lane if field in lane.arrays or lane.header[field] else self._block
+                if field in source.arrays:
+                    source.header[field] = source.arrays[field].ctypes.data
+                table[number, i] = source.header[field]
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget what is unfinished."""
+        for lane in self._lanes[:LANE_LOOK]:
+            lane.arrays[B_JOB][J_STAGE] = IDLE
+            lane.arrays[B_JOB][J_SLOT] = -1
+
+    def give_sets(self, path: int, lazy_words: int) -> None:
+        """Room for state sets of so many words along a path."""
+        for lane in self._lanes[:LANE_LOOK]:
+            lane.set_array(B_JOB_SETS, np.zeros((path, lazy_words), np.int64))
+        self._block.set_array(B_SET_SCRATCH, np.zeros((2, lazy_words), np.int64))
+        self._link()
+
+    def give_graphs(self) -> None:
+        """Room for stepping stack graphs and for what is visited; once."""
+        if self._graphs:
+            return
+        block = self._block
+        words = int(block.header[B_ARENA_WORDS])
+        for lane, field, stack in (
+            (block, B_GRAPH, words),
+            *((lane, B_JOB_GRAPH, MAX_EDGES) for lane in self._lanes[:LANE_LOOK]),
+        ):
+            graph = _graph(stack)
+            self._graphs.append(graph)
+            lane.set_number(field, graph.address)
+        for lane in self._lanes[:LANE_LOOK]:
+            lane.set_array(B_JOB_EVENTS, _touched(MAX_EVENTS))
+            lane.set_array(B_JOB_KEYS, _touched(MAX_KEYS, KEY_WORDS))
+            lane.set_array(B_JOB_SORTED, _touched(MAX_EVENTS).view(np.int32)[:MAX_EVENTS])
+        for lane in self._lanes:
+            for field, shape in (
+                (B_PAIRS, (MAX_PAIRS, PAIR_WORDS)),
+                (B_CALLED, (MAX_CALLED, CALLED_WORDS)),
+                (B_RETURNS, (MAX_RETURNS, RETURN_WORDS)),
+                (B_CONTINUATIONS, (MAX_CONTINUATIONS, CONTINUATION_WORDS)),
+                (B_VISIT, (VISIT_WORDS,)),
+            ):
+                lane.set_array(field, _touched(*shape))
+        self._link()
+
+
+def _touched(*shape: int) -> npt.NDArray[np.int64]:
+    array = np.zeros(shape, np.int64)
+    array += 0
+    return array
+
+
+def _graph(stack: int) -> Block:
+    """Room for stepping a stack graph; `stack` numbers of blocks."""
+    graph = Block(S_FIELDS)
+    for part, shape in (
+        (S_SCRATCH, (SCRATCH_BLOCK_WORDS,)),
+        (S_REACHED, (MAX_GRAPH_HEADS, 3)),
+        (S_HEADS, (MAX_GRAPH_HEADS, 3)),
+        (S_TRIPLES, (MAX_EDGES, 3)),
+        (S_EDGES, (MAX_EDGES, EDGE_WORDS)),
+        (S_FRESH, (MAX_FRESH, FRESH_WORDS)),
+        (S_STACK, (max(stack, MAX_EDGES) + MAX_FRESH,)),
     ):
-        array = np.zeros(shape, np.int64)
-        array += 0
-        block.set_array(field, array)
-    return graphs
+        graph.set_array(part, _touched(*shape))
+    return graph

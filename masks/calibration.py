@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._numba import source_digest
+from .fuel import NO_FUEL_LIMIT
 from .layout import COUNT_WORK
-from .step import NO_FUEL_LIMIT
 
 if TYPE_CHECKING:
     from ..grammar.expression import Grammar

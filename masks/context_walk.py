@@ -21,8 +21,9 @@ from ..grammar.automaton import (
     HAS_TOKENS,
     MEMBERS,
 )
-from .context_begin import begin_whole, space_node
+from .context_begin import begin_whole, note_list, select_whole, space_node
 from .few import take_token, take_tokens, work_of_total
+from .fuel import count
 from .layout import (
     B_JOB,
     B_JOB_CHILDREN,
@@ -33,6 +34,7 @@ from .layout import (
     B_JOB_TOTAL,
     B_VOCABULARY,
     COUNT_WORK,
+    FIND,
     G_AUTOMATON,
     G_TOKEN_IDS,
     IDLE,
@@ -53,11 +55,24 @@ from .layout import (
     L_SELF,
     LISTS,
     NEXT_HEAD,
+    NOTE,
     RANKS,
+    SELECT,
     SPACE,
+    STORE,
     TRIE,
 )
-from .leaving import ask, children_bytes, node_of, note_added, note_at, note_leaving, note_operations
+from .leaving import (
+    NOTE_COST,
+    ask,
+    children_bytes,
+    list_nodes,
+    note_added,
+    note_at,
+    note_leaving,
+    note_operations,
+    noting_cost,
+)
 from .machine import (
     AT_BYTE_CLASS,
     AT_DENSE,
@@ -75,7 +90,6 @@ from .machine import (
 from .members import asks
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
 from .path import TOKEN_COST, set_bit, step_fast
-from .pool import count
 from .trie import (
     RECORD_BYTES,
     RECORD_VALID,
@@ -188,7 +202,7 @@ def _walk_children(batch, grammar, automaton, vocabulary, special, packed, fuel)
             if load_u8(flags, target) & HAS_OPERATIONS != 0:
                 # What the members that begin here do is a context of its own.
                 note_operations(batch, grammar, automaton, target, load_i64(registers, depth + 1), node)
-                fuel -= 4
+                fuel -= NOTE_COST
                 if only_operations(automaton, target):
                     continue
         take_tokens(batch, vocabulary, total, node, packed)
@@ -197,7 +211,7 @@ def _walk_children(batch, grammar, automaton, vocabulary, special, packed, fuel)
                 a, b, c, d = children_bytes(vocabulary, packed)
                 register = load_i64(registers, depth + 1)
                 note_leaving(batch, grammar, automaton, target, register, node, a, b, c, d)
-                fuel -= 4
+                fuel -= noting_cost(packed)
             store_i64(children, depth, child | (end << 32))
             depth += 1
             child = packed >> 32
@@ -232,6 +246,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # ty
     flags = section(automaton, AT_STATE_FLAGS)
     states = load_i64(batch, B_JOB_STATE)
     registers = load_i64(batch, B_JOB_REGISTER)
+    children = load_i64(batch, B_JOB_CHILDREN)
     own, register = load_i64(states, skipped), load_i64(registers, skipped)
     while word < rank_words:
         bits = load_i64(ranks, word)
@@ -275,12 +290,17 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # ty
             if previous >= 0 and depth > alive and not run:
                 continue  # it shares the byte that killed the token before
             dead = False
+            listed = False
             while depth < length:
                 byte = (first >> (8 * depth)) & 0xFF if depth < RECORD_BYTES else load_u8(data, begin + depth)
                 # The bytes of a run never follow the frame nor begin a call: no need to ask before it has ended.
                 if depth > skipped and load_u8(flags, load_i64(states, depth)) & (FINAL | HAS_CALLS) != 0:
-                    note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
-                    fuel -= 4
+                    if not listed:
+                        listed = True
+                        list_nodes(batch, vocabulary, rank, length)
+                        fuel -= length // 2
+                    note_at(batch, grammar, automaton, depth, byte)
+                    fuel -= NOTE_COST
                 fuel -= 1
                 target = step_fast(
                     automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte
@@ -291,9 +311,13 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # ty
                 elif target == -2:
                     target = _step_register(batch, automaton, depth, byte)
                     if target >= 0 and load_u8(flags, target) & HAS_OPERATIONS != 0:
-                        node = node_of(vocabulary, rank, length - depth - 1)
+                        if not listed:
+                            listed = True
+                            list_nodes(batch, vocabulary, rank, length)
+                            fuel -= length // 2
+                        node = load_i64(children, depth + 1)
                         note_operations(batch, grammar, automaton, target, load_i64(registers, depth + 1), node)
-                        fuel -= 4
+                        fuel -= NOTE_COST
                         if only_operations(automaton, target):
                             target = -1
                 if target < 0:
@@ -336,7 +360,7 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
     """Go on with the job. Returns the fuel left, -1 where it ran out, or FAILED.
 
     When it is done the context's own mask is in B_JOB_TOTAL, what leaves the frame in B_JOB_EVENTS and B_JOB_KEYS, and
-    the job idle.
+    the stage is STORE.
     """
     job = load_i64(batch, B_JOB)
     grammar = load_i64(job, J_GRAMMAR)
@@ -347,16 +371,27 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
     listed = load_i64(job, J_LIST)
     store_i64(job, J_UNFINISHED, 0)
     special = _slow_states(automaton)
+    while stage == NOTE and fuel > 0:
+        fuel -= note_list(batch, grammar, vocabulary)
+        stage = load_i64(job, J_STAGE)
     if stage == NEXT_HEAD:
         store_i64(job, J_STAGE, LISTS if listed != 0 else TRIE)
         if listed == 0:
             _add_symbols(batch, grammar, automaton, load_i64(load_i64(batch, B_JOB_STATE), 0))
         if (listed == 0 or load_i64(job, J_DEPTH) > 0) and vocabulary == load_i64(batch, B_VOCABULARY):
-            fuel -= begin_whole(batch, grammar, automaton, vocabulary)
+            store_i64(job, J_STAGE, FIND)
         elif load_i64(job, J_DEPTH) > 0:
             store_i64(load_i64(batch, B_JOB_STATE), 0, load_i64(load_i64(batch, B_JOB_STATE), 1))
             store_i64(load_i64(batch, B_JOB_REGISTER), 0, load_i64(load_i64(batch, B_JOB_REGISTER), 1))
         stage = load_i64(job, J_STAGE)
+    while (stage == FIND or stage == SELECT) and fuel > 0:
+        if stage == FIND:
+            fuel -= begin_whole(batch, grammar, automaton, vocabulary)
+        else:
+            fuel -= select_whole(batch, vocabulary)
+        stage = load_i64(job, J_STAGE)
+    if stage == NOTE or stage == FIND or stage == SELECT:
+        store_i64(job, J_UNFINISHED, 1)
     if stage == RANKS:
         fuel = _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel)
         if load_i64(job, J_UNFINISHED) == 0 and load_i64(job, J_AFTER_SPACE) >= 0:
@@ -386,7 +421,7 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
             store_i64(job, J_AFTER_SPACE, space_node(vocabulary))
             store_i64(job, J_STAGE, LISTS)
             stage = LISTS
-    if stage != RANKS:
+    if stage == TRIE or stage == LISTS or stage == SPACE:
         # One place calls `_walk_children`: the whole trie is what is below its root.
         at = load_i64(job, J_LIST_AT)
         last = load_i64(job, J_LIST_LENGTH) if stage == LISTS else 1
@@ -413,5 +448,5 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
         return FAILED
     if load_i64(job, J_UNFINISHED):
         return -1
-    store_i64(job, J_STAGE, IDLE)
+    store_i64(job, J_STAGE, STORE)
     return max(fuel, 0)

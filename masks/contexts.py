@@ -7,6 +7,9 @@ with that list. A pair whose context makes calls leads to the starts of the fram
 node of such a call is made here, one for each frame and list, so that left recursion is a node among its own
 continuations, as in `masks.graph`. Every return and every list reads at least a byte of the token, so this ends.
 
+Visiting is resumable: what was visited stays with the lane that works for the row, with cursors. Fuel: VISIT_COST for
+each pair, item and continuation, and one for `COMPARISONS` of those before it among which it is looked for.
+
 Contexts are a cache: where they do not suffice the configuration itself is walked (`masks.stack_walk`).
 """
 
@@ -14,9 +17,12 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import H_N_STATES
-from .context_store import BY_STACK, FORGOTTEN, LATER, NEVER, context_of, may_run, room_for_mask
+from .context_store import BY_STACK, FORGOTTEN, LATER, NEVER, context_of, room_for_mask
 from .context_walk import FAILED
+from .freeze import COMPARISONS
+from .fuel import affords, count, fuel_left
 from .graph import leads_on
+from .lanes import may_run
 from .layout import (
     B_ARENAS,
     B_CALLED,
@@ -26,9 +32,11 @@ from .layout import (
     B_EPOCH,
     B_JOB,
     B_JOB_TOTAL,
+    B_LOOKING,
     B_MOVES,
     B_PAIRS,
     B_RETURNS,
+    B_ROW_MASK,
     B_RUN_STACK,
     B_SCRATCH,
     B_VISIT,
@@ -41,6 +49,7 @@ from .layout import (
     CALLED_FRAME,
     CALLED_LIST,
     CALLED_WORDS,
+    COLLECTING,
     CONFIG_BLOCK,
     CONFIG_HEADS,
     CONTEXT_ITEM,
@@ -70,7 +79,9 @@ from .layout import (
     ITEM_CALL,
     ITEM_LIST,
     ITEM_WORDS,
+    J_DIRTY,
     J_STAGE,
+    KIND_DENSE,
     KIND_EMPTY,
     KIND_SHIFT,
     KIND_SINGLE,
@@ -78,6 +89,7 @@ from .layout import (
     MAX_CONTINUATIONS,
     MAX_PAIRS,
     MAX_RETURNS,
+    NOT_VISITED,
     PAIR_CONTEXT,
     PAIR_NODE,
     PAIR_REGISTER,
@@ -85,11 +97,23 @@ from .layout import (
     RETURN_LIST,
     RETURN_NODE,
     RETURN_WORDS,
+    UNITING,
+    VISIT_BY_STACK,
     VISIT_CALLED,
     VISIT_CONTINUATIONS,
+    VISIT_DONE,
     VISIT_FULL,
+    VISIT_HEAD,
+    VISIT_HIGH,
+    VISIT_ITEM,
+    VISIT_LOW,
+    VISIT_NEXT,
     VISIT_PAIRS,
+    VISIT_PART,
+    VISIT_RETURN,
     VISIT_RETURNS,
+    VISIT_STAGE,
+    VISIT_TIMES,
     VISIT_WORDS,
     WHOLE,
 )
@@ -97,21 +121,33 @@ from .lazy import mix
 from .machine import AT_CALL_FRAME, AT_CALL_START, AT_CALL_TARGET, AT_FRAME_START, frame_of, may_return, moved_register
 from .members import AT_OPERATION_BIT, AT_OPERATION_TARGET, after_member
 from .memory import call_kernel, load_i32, load_i64, section, shift_right, store_i64
-from .pool import count, expand_mask, find_entry, intern_mask, resolve
+from .pool import WORDS_OF_A_MASK, expand_mask, find_entry, intern_mask, mask_cost, resolve
 from .stack_walk import begin_stack_walk
 
-#: So many of what was visited before are looked at in the time of one byte edge (`bench/fuel.py`).
-COMPARISONS = 32
+#: Pairs of which the key of a union is made in the time of one byte edge.
+PAIRS_OF_A_KEY = 8
+#: Fuel of one visit: its context is looked for in a table.
+VISIT_COST = 6
+#: A row whose contexts were forgotten more often than this while it was visited is walked on its own stack.
+MOST_TIMES = 4
 
 
 @helper
-def _visit(batch, grammar, vocabulary, node, state, register, list_number, fuel):  # type: ignore[no-untyped-def]
-    """Add the pair of `node` and a context unless it is there. (0, or what `context_of` says instead; fuel left)."""
-    number, fuel = context_of(batch, grammar, vocabulary, state, register, list_number, fuel)
+def _charge(batch, others):  # type: ignore[no-untyped-def]
+    """Count a visit of something that was looked for among so many others."""
+    count(batch, COUNT_WORK, VISIT_COST + others // COMPARISONS)
+    count(batch, COUNT_VISITED, VISIT_COST + others // COMPARISONS)
+
+
+@helper
+def _visit(batch, grammar, vocabulary, node, state, register, list_number):  # type: ignore[no-untyped-def]
+    """Add the pair of `node` and a context unless it is there: 0, or what `context_of` says instead."""
+    number = context_of(batch, grammar, vocabulary, state, register, list_number)
     if number < 0:
-        return number, fuel
+        return number
     visit, pairs = load_i64(batch, B_VISIT), load_i64(batch, B_PAIRS)
     n = load_i64(visit, VISIT_PAIRS)
+    _charge(batch, n)
     if load_i64(load_i64(grammar, G_CONTEXTS) + 8 * CONTEXT_WORDS * number, CONTEXT_ITEMS) == 0:
         register = 0  # nothing comes back to it
     for i in range(n):
@@ -120,14 +156,14 @@ def _visit(batch, grammar, vocabulary, node, state, register, list_number, fuel)
             and load_i64(pairs, PAIR_WORDS * i + PAIR_CONTEXT) == number
             and load_i64(pairs, PAIR_WORDS * i + PAIR_REGISTER) == register
         ):
-            return 0, fuel
+            return 0
     if n == MAX_PAIRS:
-        return BY_STACK, fuel
+        return BY_STACK
     store_i64(pairs, PAIR_WORDS * n + PAIR_NODE, node)
     store_i64(pairs, PAIR_WORDS * n + PAIR_CONTEXT, number)
     store_i64(pairs, PAIR_WORDS * n + PAIR_REGISTER, register)
     store_i64(visit, VISIT_PAIRS, n + 1)
-    return 0, fuel
+    return 0
 
 
 @helper
@@ -135,6 +171,7 @@ def _return_from(batch, node, list_number):  # type: ignore[no-untyped-def]
     """Note that `node` returns at the nodes of a list. False: no room."""
     visit, returns = load_i64(batch, B_VISIT), load_i64(batch, B_RETURNS)
     n = load_i64(visit, VISIT_RETURNS)
+    _charge(batch, n)
     for i in range(n):
         if (
             load_i64(returns, RETURN_WORDS * i + RETURN_NODE) == node
@@ -150,18 +187,21 @@ def _return_from(batch, node, list_number):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _go_on(batch, grammar, vocabulary, node, state, register, list_number, nullable, fuel):  # type: ignore[no-untyped-def]
+def _go_on(batch, grammar, vocabulary, node, state, register, list_number, nullable):  # type: ignore[no-untyped-def]
     """A return leads to this head, on a list. With `nullable` it may itself return at once. As `_visit`."""
     automaton = load_i64(grammar, G_AUTOMATON)
+    # The pair first: where it cannot be visited now, all of this comes again, and nothing must have been spent on it.
+    if leads_on(automaton, state, register):
+        answer = _visit(batch, grammar, vocabulary, node, state, register, list_number)
+        if answer < 0:
+            return answer
     if nullable and may_return(automaton, state, register) and not _return_from(batch, node, list_number):
-        return BY_STACK, fuel
-    if not leads_on(automaton, state, register):
-        return 0, fuel
-    return _visit(batch, grammar, vocabulary, node, state, register, list_number, fuel)
+        return BY_STACK
+    return 0
 
 
 @helper
-def _call_frame(batch, grammar, vocabulary, node, register, item, fuel):  # type: ignore[no-untyped-def]
+def _call_frame(batch, grammar, vocabulary, node, register, item):  # type: ignore[no-untyped-def]
     """Follow a call, or the beginning of a member, that a context has for `node` and a register. As `_visit`."""
     automaton = load_i64(grammar, G_AUTOMATON)
     visit = load_i64(batch, B_VISIT)
@@ -173,8 +213,8 @@ def _call_frame(batch, grammar, vocabulary, node, register, item, fuel):  # type
         bit = load_i32(section(automaton, AT_OPERATION_BIT), call - calls)
         after = after_member(automaton, frame_of(automaton, begun), register, bit)
         if after < 0:
-            return 0, fuel
-        return _visit(batch, grammar, vocabulary, node, begun, after, list_number | INCLUSIVE, fuel)
+            return 0
+        return _visit(batch, grammar, vocabulary, node, begun, after, list_number | INCLUSIVE)
     frame = load_i32(section(automaton, AT_CALL_FRAME), call)
     n = load_i64(visit, VISIT_CALLED)
     number = 0
@@ -185,14 +225,14 @@ def _call_frame(batch, grammar, vocabulary, node, register, item, fuel):  # type
         number += 1
     if number == n:
         if n == MAX_CALLED:
-            return BY_STACK, fuel
+            return BY_STACK
         store_i64(called, CALLED_WORDS * n + CALLED_FRAME, frame)
         store_i64(called, CALLED_WORDS * n + CALLED_LIST, list_number)
         store_i64(visit, VISIT_CALLED, n + 1)
     continuations = load_i64(batch, B_CONTINUATIONS)
     m = load_i64(visit, VISIT_CONTINUATIONS)
     if m == MAX_CONTINUATIONS:
-        return BY_STACK, fuel
+        return BY_STACK
     own = CALLED_BASE + number
     target = load_i32(section(automaton, AT_CALL_TARGET), call)
     register = moved_register(automaton, target, register, load_i64(item, ITEM_ADDED))
@@ -204,192 +244,284 @@ def _call_frame(batch, grammar, vocabulary, node, register, item, fuel):  # type
             and load_i64(continuations, at + CONTINUATION_STATE) == target
             and load_i64(continuations, at + CONTINUATION_REGISTER) == register
         ):
-            return 0, fuel
+            _charge(batch, n + m)
+            return 0
+    # What is known to return from this node goes on here too.
+    returns = load_i64(batch, B_RETURNS)
+    at = load_i64(visit, VISIT_RETURN)
+    while at < load_i64(visit, VISIT_FULL):
+        if load_i64(returns, RETURN_WORDS * at + RETURN_NODE) == own:
+            if not affords(batch, 1):
+                store_i64(visit, VISIT_RETURN, at)
+                return LATER
+            back = load_i64(returns, RETURN_WORDS * at + RETURN_LIST)
+            answer = _go_on(batch, grammar, vocabulary, node, target, register, back, True)
+            if answer < 0:
+                store_i64(visit, VISIT_RETURN, at)
+                return answer
+        at += 1
+    store_i64(visit, VISIT_RETURN, at)
+    entry = load_i32(section(automaton, AT_FRAME_START), frame)
+    answer = _visit(batch, grammar, vocabulary, own, entry, 0, list_number)
+    if answer < 0:
+        return answer
+    # Only now is this item done with: it may have been taken up several times.
+    store_i64(visit, VISIT_RETURN, 0)
     at = CONTINUATION_WORDS * m
     store_i64(continuations, at + CONTINUATION_OF, own)
     store_i64(continuations, at + CONTINUATION_NODE, node)
     store_i64(continuations, at + CONTINUATION_STATE, target)
     store_i64(continuations, at + CONTINUATION_REGISTER, register)
     store_i64(visit, VISIT_CONTINUATIONS, m + 1)
-    # What is known to return from this node goes on here too.
-    returns = load_i64(batch, B_RETURNS)
-    answer = 0
-    for i in range(load_i64(visit, VISIT_RETURNS)):
-        if answer == 0 and i < load_i64(visit, VISIT_FULL) and load_i64(returns, RETURN_WORDS * i + RETURN_NODE) == own:
-            back = load_i64(returns, RETURN_WORDS * i + RETURN_LIST)
-            answer, fuel = _go_on(batch, grammar, vocabulary, node, target, register, back, True, fuel)
-    if answer == 0:
-        entry = load_i32(section(automaton, AT_FRAME_START), frame)
-        answer, fuel = _visit(batch, grammar, vocabulary, own, entry, 0, list_number, fuel)
-    return answer, fuel
+    _charge(batch, n + m + load_i64(visit, VISIT_FULL))
+    return 0
 
 
 @helper
-def _collect(batch, grammar, vocabulary, arena, block, fuel):  # type: ignore[no-untyped-def]
-    """(0 where all pairs of the heads in `block` are in B_PAIRS, or what `context_of` says instead; fuel left)."""
+def _follow_return(batch, grammar, vocabulary, arena):  # type: ignore[no-untyped-def]
+    """Follow the next return along all continuations that its node has. As `_visit`."""
     visit = load_i64(batch, B_VISIT)
-    for word in range(VISIT_WORDS):
-        store_i64(visit, word, 0)
+    returns, continuations = load_i64(batch, B_RETURNS), load_i64(batch, B_CONTINUATIONS)
+    number = load_i64(visit, VISIT_FULL)
+    node = load_i64(returns, RETURN_WORDS * number + RETURN_NODE)
+    back = load_i64(returns, RETURN_WORDS * number + RETURN_LIST)
+    virtual = node >= CALLED_BASE
+    block = arena + 8 * node
+    n = load_i64(visit, VISIT_CONTINUATIONS) if virtual else load_i64(block, BLOCK_COUNT)
+    at = load_i64(visit, VISIT_NEXT)
+    while at < n:
+        if virtual:
+            triple = continuations + 8 * (CONTINUATION_WORDS * at + CONTINUATION_NODE)
+            follow = load_i64(continuations, CONTINUATION_WORDS * at + CONTINUATION_OF) == node
+        else:
+            triple = block + 8 * (BLOCK_TRIPLES + 3 * at)
+            follow = load_i64(triple, 0) != EXIT
+        if follow:
+            answer = LATER
+            if affords(batch, 1):
+                # Real continuations have nullable returns followed already.
+                answer = _go_on(
+                    batch, grammar, vocabulary,
+                    load_i64(triple, 0), load_i64(triple, 1), load_i64(triple, 2), back, virtual,
+                )  # fmt: skip
+            if answer < 0:
+                store_i64(visit, VISIT_NEXT, at)
+                return answer
+        at += 1
+    store_i64(visit, VISIT_NEXT, 0)
+    store_i64(visit, VISIT_FULL, number + 1)
+    _charge(batch, n)
+    return 0
+
+
+@helper
+def _collect(batch, grammar, vocabulary, arena, block):  # type: ignore[no-untyped-def]
+    """Go on with B_VISIT: 0 where all pairs of the heads in `block` are in B_PAIRS, else what `context_of` says."""
+    visit = load_i64(batch, B_VISIT)
     contexts, items = load_i64(grammar, G_CONTEXTS), load_i64(grammar, G_ITEMS)
-    pairs, returns = load_i64(batch, B_PAIRS), load_i64(batch, B_RETURNS)
-    continuations = load_i64(batch, B_CONTINUATIONS)
+    pairs = load_i64(batch, B_PAIRS)
     heads = arena + 8 * block
-    answer = 0
-    for i in range(load_i64(heads, BLOCK_COUNT)):
-        at = BLOCK_TRIPLES + 3 * i
-        answer, fuel = _visit(
+    while load_i64(visit, VISIT_HEAD) < load_i64(heads, BLOCK_COUNT):
+        if not affords(batch, 1):
+            return LATER
+        at = BLOCK_TRIPLES + 3 * load_i64(visit, VISIT_HEAD)
+        answer = _visit(
             batch, grammar, vocabulary,
-            load_i64(heads, at), load_i64(heads, at + 1), load_i64(heads, at + 2), WHOLE, fuel,
+            load_i64(heads, at), load_i64(heads, at + 1), load_i64(heads, at + 2), WHOLE,
         )  # fmt: skip
         if answer < 0:
-            return answer, fuel
-    done_pairs = 0
-    while done_pairs < load_i64(visit, VISIT_PAIRS) or load_i64(visit, VISIT_FULL) < load_i64(visit, VISIT_RETURNS):
-        if done_pairs < load_i64(visit, VISIT_PAIRS):
-            node = load_i64(pairs, PAIR_WORDS * done_pairs + PAIR_NODE)
-            register = load_i64(pairs, PAIR_WORDS * done_pairs + PAIR_REGISTER)
-            context = contexts + 8 * CONTEXT_WORDS * load_i64(pairs, PAIR_WORDS * done_pairs + PAIR_CONTEXT)
-            done_pairs += 1
+            return answer
+        store_i64(visit, VISIT_HEAD, load_i64(visit, VISIT_HEAD) + 1)
+    while True:
+        done = load_i64(visit, VISIT_DONE)
+        if done < load_i64(visit, VISIT_PAIRS):
+            node = load_i64(pairs, PAIR_WORDS * done + PAIR_NODE)
+            register = load_i64(pairs, PAIR_WORDS * done + PAIR_REGISTER)
+            context = contexts + 8 * CONTEXT_WORDS * load_i64(pairs, PAIR_WORDS * done + PAIR_CONTEXT)
+            at = load_i64(visit, VISIT_ITEM)
             back = load_i64(context, CONTEXT_RETURN)
-            if back >= 0 and not _return_from(batch, node, back):
-                return BY_STACK, fuel
-            first = load_i64(context, CONTEXT_ITEM)
-            for k in range(first, first + load_i64(context, CONTEXT_ITEMS)):
-                item = items + 8 * ITEM_WORDS * k
-                answer, fuel = _call_frame(batch, grammar, vocabulary, node, register, item, fuel)
+            while at < load_i64(context, CONTEXT_ITEMS):
+                if not affords(batch, 1):
+                    return LATER
+                item = items + 8 * ITEM_WORDS * (load_i64(context, CONTEXT_ITEM) + at)
+                answer = _call_frame(batch, grammar, vocabulary, node, register, item)
                 if answer < 0:
-                    return answer, fuel
-            continue
-        # VISIT_FULL: returns that have been followed along all continuations there were.
-        at = load_i64(visit, VISIT_FULL)
-        store_i64(visit, VISIT_FULL, at + 1)
-        node = load_i64(returns, RETURN_WORDS * at + RETURN_NODE)
-        back = load_i64(returns, RETURN_WORDS * at + RETURN_LIST)
-        virtual = node >= CALLED_BASE
-        block_of_node = arena + 8 * node
-        n = load_i64(visit, VISIT_CONTINUATIONS) if virtual else load_i64(block_of_node, BLOCK_COUNT)
-        for i in range(n):
-            if virtual:
-                triple = continuations + 8 * (CONTINUATION_WORDS * i + CONTINUATION_NODE)
-                if load_i64(continuations, CONTINUATION_WORDS * i + CONTINUATION_OF) != node:
-                    continue
-            else:
-                triple = block_of_node + 8 * (BLOCK_TRIPLES + 3 * i)
-                if load_i64(triple, 0) == EXIT:
-                    continue
-            # Real continuations have nullable returns followed already.
-            answer, fuel = _go_on(
-                batch, grammar, vocabulary,
-                load_i64(triple, 0), load_i64(triple, 1), load_i64(triple, 2), back, virtual, fuel,
-            )  # fmt: skip
+                    return answer
+                at += 1
+                store_i64(visit, VISIT_ITEM, at)
+            if back >= 0 and not _return_from(batch, node, back):
+                return BY_STACK
+            store_i64(visit, VISIT_ITEM, 0)
+            store_i64(visit, VISIT_DONE, done + 1)
+        elif load_i64(visit, VISIT_FULL) < load_i64(visit, VISIT_RETURNS):
+            answer = _follow_return(batch, grammar, vocabulary, arena)
             if answer < 0:
-                return answer, fuel
-    return 0, fuel
+                return answer
+        else:
+            return 0
 
 
 @helper
-def _walk_stack(batch, grammar, vocabulary, arena, block, low, high, fuel):  # type: ignore[no-untyped-def]
-    """(mask id, or LATER, NEVER; fuel left) of the heads in `block`, without contexts."""
-    if not room_for_mask(batch):
-        return LATER, fuel
-    mask_id = resolve(batch, find_entry(batch, low, high), 2, load_i64(batch, B_SCRATCH))
-    if mask_id >= 0:
-        return mask_id, fuel
-    if fuel <= 0 or not may_run(batch, low, high):
-        return LATER, fuel
+def _walk_stack(batch, grammar, vocabulary, arena, block, low, high):  # type: ignore[no-untyped-def]
+    """Mask slot, or LATER, NEVER, of the heads in `block`, without contexts."""
+    if not room_for_mask(batch) or not affords(batch, mask_cost(batch)):
+        return LATER
+    entry = find_entry(batch, low, high)
+    if resolve(batch, entry, 2, load_i64(batch, B_SCRATCH)) >= 0:
+        return load_i64(entry, 2)
+    if not may_run(batch, low, high):
+        return LATER
     if load_i64(load_i64(batch, B_JOB), J_STAGE) == IDLE:
         count(batch, COUNT_MISSES, 1)
         begin_stack_walk(batch, grammar, vocabulary, arena, block, low, high)
-    left = call_kernel(load_i64(batch, B_RUN_STACK), batch, fuel)
+        count(batch, COUNT_WORK, mask_cost(batch))
+    left = call_kernel(load_i64(batch, B_RUN_STACK), batch, fuel_left(batch))
     if left == FAILED:
-        return NEVER, fuel
+        return NEVER
     if left < 0:
-        return LATER, 0
+        return LATER
     packed = intern_mask(batch, load_i64(batch, B_JOB_TOTAL))
     store_i64(find_entry(batch, low, high), 2, packed)
-    return packed & 0x7FFFFFFF, left
+    return packed
 
 
 @helper
-def _union(batch, grammar, fuel):  # type: ignore[no-untyped-def]
-    """(mask id, or FORGOTTEN, or LATER; fuel left) of the pairs in B_PAIRS."""
+def _union_key(batch, grammar):  # type: ignore[no-untyped-def]
+    """(parts of the union of the masks of B_PAIRS, place of one of them, two halves of a key), or parts < 0."""
     contexts = load_i64(grammar, G_CONTEXTS)
     table = load_i64(batch, B_PAIRS)
-    pairs = load_i64(load_i64(batch, B_VISIT), VISIT_PAIRS)
-    scratch = load_i64(batch, B_SCRATCH)
     low = mix(mix(0x2545F4914F6CDD1D, load_i64(grammar, G_NUMBER)), load_i64(grammar, G_CONTEXT_EPOCH))
     high = low * -0x2917014799A6026D
-    parts = 0
-    only = KIND_EMPTY << KIND_SHIFT
-    for i in range(pairs):
+    parts, only = 0, -1
+    for i in range(load_i64(load_i64(batch, B_VISIT), VISIT_PAIRS)):
         number = load_i64(table, PAIR_WORDS * i + PAIR_CONTEXT)
-        context = contexts + 8 * CONTEXT_WORDS * number
-        packed = load_i64(context, CONTEXT_MASK)
-        mask_id = packed & 0x7FFFFFFF
-        kind = mask_id >> KIND_SHIFT
+        packed = load_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK)
+        kind = (packed & 0x7FFFFFFF) >> KIND_SHIFT
         if kind == KIND_EMPTY:
             continue
-        if kind != KIND_SINGLE and packed >> 32 != load_i64(batch, B_EPOCH):
-            if not room_for_mask(batch):
-                return LATER, fuel
-            mask_id = resolve(batch, context, CONTEXT_MASK, scratch)
-            if mask_id < 0:
-                return FORGOTTEN, fuel
+        if load_i64(batch, B_EPOCH) - (packed >> 32) > 1 and kind != KIND_SINGLE:
+            return FORGOTTEN, only, low, high  # new epochs began meanwhile
         parts += 1
-        only = mask_id
+        only = contexts + 8 * (CONTEXT_WORDS * number + CONTEXT_MASK)
         low = mix(low, number)
         high = (high ^ number) * -0x4B47D0C5A6B1E0A3
         high ^= shift_right(high, 31)
-    if parts < 2:
-        return only, fuel
-    if not room_for_mask(batch):
-        return LATER, fuel
-    entry = find_entry(batch, low, high)
-    mask_id = resolve(batch, entry, 2, scratch)
-    if mask_id >= 0:
-        return mask_id, fuel
-    words = load_i64(batch, B_WORDS)
-    for word in range(words):
-        store_i64(scratch, word, 0)
-    for i in range(pairs):
-        context = contexts + 8 * CONTEXT_WORDS * load_i64(table, PAIR_WORDS * i + PAIR_CONTEXT)
-        packed = load_i64(context, CONTEXT_MASK)
-        mask_id = packed & 0x7FFFFFFF
-        if load_i64(batch, B_EPOCH) - (packed >> 32) > 1 and mask_id >> KIND_SHIFT < KIND_SINGLE:
-            return FORGOTTEN, fuel  # a new epoch began meanwhile
-        expand_mask(batch, mask_id, scratch)
-    packed = intern_mask(batch, scratch)
-    store_i64(entry, 2, packed)
-    return packed & 0x7FFFFFFF, fuel - words * (parts + 2) // 64
+    return parts, only, low, high
 
 
 @helper
-def mask_of_graph(batch, grammar, slot, config, at_start, fuel):  # type: ignore[no-untyped-def]
-    """(mask id, -1 where it is not known yet, -2 where a limit was passed; fuel left) of a recursive configuration."""
+def _union(batch, grammar):  # type: ignore[no-untyped-def]
+    """Mask slot, or FORGOTTEN, or LATER, of the pairs in B_PAIRS: their masks are put together in B_JOB_TOTAL.
+
+    A look, which has no job, puts them together in scratch, at once or not at all.
+    """
+    visit, table = load_i64(batch, B_VISIT), load_i64(batch, B_PAIRS)
+    contexts = load_i64(grammar, G_CONTEXTS)
+    pairs = load_i64(visit, VISIT_PAIRS)
+    scratch = load_i64(batch, B_SCRATCH)
+    parts, only, low, high = _union_key(batch, grammar)
+    if parts < 0:
+        return parts
+    if parts == 0:
+        return (load_i64(batch, B_EPOCH) << 32) | (KIND_EMPTY << KIND_SHIFT)
+    cost = mask_cost(batch)
+    looking = load_i64(batch, B_LOOKING) != 0
+    if parts == 1:
+        current = load_i64(only, 0) >> 32 == load_i64(batch, B_EPOCH)
+        if not current and (not room_for_mask(batch) or not affords(batch, cost)):
+            return LATER
+        resolve(batch, only, 0, scratch)
+        count(batch, COUNT_WORK, 1 + pairs // PAIRS_OF_A_KEY)
+        return load_i64(only, 0)
+    at = load_i64(visit, VISIT_PART)
+    if at == 0 or looking:
+        if not room_for_mask(batch) or not affords(batch, cost):
+            return LATER
+        entry = find_entry(batch, low, high)
+        if resolve(batch, entry, 2, scratch) >= 0:
+            count(batch, COUNT_WORK, 1 + pairs // PAIRS_OF_A_KEY)
+            return load_i64(entry, 2)
+        at = 0
+    total = scratch
+    if looking:
+        if not affords(batch, 2 * cost + parts * (cost // WORDS_OF_A_MASK + 1)):
+            return LATER
+    else:
+        total = load_i64(batch, B_JOB_TOTAL)
+        store_i64(load_i64(batch, B_JOB), J_DIRTY, 1)
+    if at == 0:
+        for word in range(load_i64(batch, B_WORDS)):
+            store_i64(total, word, 0)
+    while at < pairs:
+        packed = load_i64(contexts + 8 * CONTEXT_WORDS * load_i64(table, PAIR_WORDS * at + PAIR_CONTEXT), CONTEXT_MASK)
+        expand_mask(batch, packed & 0x7FFFFFFF, total)
+        at += 1
+        if (packed & 0x7FFFFFFF) >> KIND_SHIFT == KIND_DENSE:
+            store_i64(visit, VISIT_PART, at)
+            count(batch, COUNT_WORK, cost // WORDS_OF_A_MASK + 1)
+            if not looking and not affords(batch, cost):
+                return LATER
+    if not room_for_mask(batch):
+        return LATER
+    packed = intern_mask(batch, total)
+    store_i64(find_entry(batch, low, high), 2, packed)
+    count(batch, COUNT_WORK, cost + 1 + pairs // PAIRS_OF_A_KEY)
+    return packed
+
+
+@helper
+def _visit_key(batch, grammar, slot, block, at_start):  # type: ignore[no-untyped-def]
+    """What a row's mask is put together from; a block never changes, and none takes another's place but in a move."""
+    moves = load_i64(load_i64(batch, B_MOVES), slot)
+    low = mix(mix(mix(0x9E3779B97F4A7C15, 2 * slot + at_start), block), moves)
+    return low, mix(low, load_i64(grammar, G_NUMBER))
+
+
+@helper
+def mask_of_graph(batch, grammar, slot, config, at_start):  # type: ignore[no-untyped-def]
+    """Mask id, -1 where it is not known yet, -2 where a limit was passed, of a recursive configuration."""
     if load_i64(config, CONFIG_HEADS) == 0:
-        return KIND_EMPTY << KIND_SHIFT, fuel
+        return KIND_EMPTY << KIND_SHIFT
     vocabulary = load_i64(batch, B_VOCABULARY_START if at_start else B_VOCABULARY)
     arena = load_i64(load_i64(batch, B_ARENAS), slot)
     block = load_i64(config, CONFIG_BLOCK)
-    answer = BY_STACK if load_i64(batch, B_DIRECT) != 0 else FORGOTTEN
     visit = load_i64(batch, B_VISIT)
+    low, high = _visit_key(batch, grammar, slot, block, 1 if at_start else 0)
     walked = load_i64(load_i64(batch, B_COUNTERS), COUNT_CONTEXTS)
-    for _ in range(4):
+    answer = FORGOTTEN
+    for _ in range(MOST_TIMES + 2):
+        if answer != FORGOTTEN:
+            break
+        epoch = mix(high, load_i64(grammar, G_CONTEXT_EPOCH))
+        if load_i64(visit, VISIT_LOW) != low or load_i64(visit, VISIT_HIGH) != epoch:
+            times = load_i64(visit, VISIT_TIMES) + 1 if load_i64(visit, VISIT_LOW) == low else 0
+            for word in range(VISIT_WORDS):
+                store_i64(visit, word, 0)
+            store_i64(visit, VISIT_LOW, low)
+            store_i64(visit, VISIT_HIGH, epoch)
+            store_i64(visit, VISIT_TIMES, times)
+            if times > MOST_TIMES:
+                store_i64(visit, VISIT_STAGE, VISIT_BY_STACK)
+        stage = load_i64(visit, VISIT_STAGE)
+        answer = BY_STACK if stage == VISIT_BY_STACK or load_i64(batch, B_DIRECT) != 0 else 0
+        if answer == 0 and stage <= COLLECTING:
+            store_i64(visit, VISIT_STAGE, COLLECTING)
+            answer = _collect(batch, grammar, vocabulary, arena, block)
+        if answer == 0:
+            store_i64(visit, VISIT_STAGE, UNITING)
+            answer = _union(batch, grammar)
         if answer == FORGOTTEN:
-            answer, fuel = _collect(batch, grammar, vocabulary, arena, block, fuel)
-            # What was visited; each is looked for among those before it.
-            work = load_i64(visit, VISIT_PAIRS) + load_i64(visit, VISIT_RETURNS) + load_i64(visit, VISIT_CONTINUATIONS)
-            work += work * work // COMPARISONS
-            count(batch, COUNT_WORK, work)
-            count(batch, COUNT_VISITED, work)
-            fuel -= work
-            if answer == 0:
-                answer, fuel = _union(batch, grammar, fuel)
-    if answer == FORGOTTEN or answer == BY_STACK:
-        # A block never changes, and none takes the place of another but in a move.
-        low = mix(mix(mix(0x9E3779B97F4A7C15, slot), block), load_i64(batch, B_MOVES))
-        high = mix(low, load_i64(grammar, G_NUMBER))
-        return _walk_stack(batch, grammar, vocabulary, arena, block, low, high, fuel)
-    if answer >= 0 and load_i64(load_i64(batch, B_COUNTERS), COUNT_CONTEXTS) == walked:
-        count(batch, COUNT_HITS, 1)
-    return answer, fuel
+            store_i64(visit, VISIT_HIGH, 0)  # from the beginning
+    if answer == BY_STACK:
+        store_i64(visit, VISIT_STAGE, VISIT_BY_STACK)
+        answer = _walk_stack(batch, grammar, vocabulary, arena, block, low, high)
+    if answer == FORGOTTEN:
+        answer = LATER
+    if answer >= 0:
+        store_i64(visit, VISIT_LOW, 0)
+        store_i64(visit, VISIT_STAGE, NOT_VISITED)
+        store_i64(load_i64(batch, B_ROW_MASK), slot, answer)
+        if load_i64(load_i64(batch, B_COUNTERS), COUNT_CONTEXTS) == walked:
+            count(batch, COUNT_HITS, 1)
+        return answer & 0x7FFFFFFF
+    return answer

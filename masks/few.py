@@ -10,8 +10,7 @@ from __future__ import annotations
 from .._numba import helper
 from .layout import B_JOB, B_JOB_LIST, B_JOB_TOTAL, B_WORDS, J_DIRTY, J_FEW, MAX_FEW
 from .memory import load_i32, load_i64, store_i32, store_i64
-from .path import WORDS_OF_A_MASK
-from .pool import intern_few, intern_mask
+from .pool import WORDS_OF_A_MASK, intern_few, intern_mask
 from .trie import SAME_TOKENS, TOKEN_ENDS, V_NEXT_SAME, V_NODE_TOKEN
 
 

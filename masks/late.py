@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from .fuel import NO_FUEL_LIMIT
 from .layout import COUNT_MASKS, COUNT_OVER, COUNT_OVERRUNS, COUNT_PARTIAL, COUNT_WORK, PENDING
 from .outcome import Plan
-from .step import NO_FUEL_LIMIT
 
 if TYPE_CHECKING:
     from .batch import Batch

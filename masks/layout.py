@@ -66,8 +66,9 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_LIST_NODES,  # int32[MAX_LIST_NODES] the nodes of all lists
     G_LIST_NODES_USED,
     G_CALL_STAMPS,  # int64[1 + call edges + operations] stamp << 16 | number of its list in the walk of this stamp
+    G_LIBRARY,  # int64[frames][2] address of what `masks.library` knows of a frame, or 0; the frame's first state
     G_FIELDS,
-) = range(39)
+) = range(40)
 
 # ------------------------------------------------------------------------------- contexts
 # What one state does to the vocabulary, or below the trie nodes of a list, within its own frame. Past any of these
@@ -134,9 +135,9 @@ CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
     B_LIST_TOKENS,  # int32[2 * list tokens]
     B_LIST_TOKENS_HALF,
     B_LIST_TOKENS_USED,
-    B_DEDUP,  # int64[dedup size][2] hash of a mask's content, mask id + 1 | epoch << 32
+    B_DEDUP,  # int64[dedup size][2] hash of a mask's content, mask id | epoch << 32
     B_DEDUP_SIZE,
-    B_TABLE,  # int64[table size][4] key low, key high, mask slot, in use
+    B_TABLE,  # int64[table size][4] key low, key high, mask slot, B_TABLE_AGE where it is in use
     B_TABLE_SIZE,
     B_TABLE_USED,
     B_SCRATCH,  # int64[SCRATCH_WORDS or words] configurations while they are being closed, masks while they are copied
@@ -172,12 +173,62 @@ CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
     B_GRAPH_CALL,  # address of the kernel graph_call.graph_call
     B_REQUEST,  # int64[REQUEST_WORDS] what it is to do
     B_DIRECT,  # 1: masks of recursive grammars by walking the whole stack, without contexts
-    B_MOVES,  # how often blocks of any arena have moved, or others have taken their place
+    B_MOVES,  # int64[slots] how often blocks of the slot's arena have moved, or others have taken their place
     B_PLANS,  # how many steps have been planned
     B_WAITING,  # int64[slots] number of the plan since which the slot has been waiting for its mask, 0: it is not
+    B_WORK_BEGIN,  # COUNT_WORK when the fuel of the current phase was given
+    B_WORK_LIMIT,  # COUNT_WORK at which it is spent
+    B_LANES,  # int64[LANES][LANE_FIELDS] the addresses that LANE_OF names, of each lane
+    B_LOOKING,  # 1: nothing is begun, only what is there is looked for
+    B_OTHER_JOB,  # address of the other lane's job
+    B_SHARE,  # float64[slots] the slot's share of the fuel, relative to others
+    B_EFFORT,  # int64[slots] work that is known not to suffice for the slot's mask
+    B_ROW_MASK,  # int64[slots] mask slot found for a recursive slot at its position, -1: none
+    B_ROW_OF,  # int64[slots] number of the last plan with the slot << ROW_BITS | its row there
+    B_BLOCKED,  # int64[slots] the value of B_FINISHED at which the slot's mask was found to be the other lane's
+    B_FINISHED,  # how many masks the lanes have finished, and plans begun
+    B_TABLE_AGE,  # which entries of B_TABLE are in use
+    B_ADVANCE_TOKEN,  # int32[slots] token that the slot is in the middle of, -1: none
+    B_ADVANCE_BYTES,  # int64[slots] bytes of it that are done
+    B_ADVANCE_FUEL,  # fuel of the next `advance_rows` in mode ROWS
+    B_ADVANCE_FROM,  # row with which the next one begins
+    B_SETTLE_FROM,  # row with which the next `settle_rows` begins
+    B_BYTES_DONE,  # bytes that an unfinished accepting has done
+    B_BEHIND,  # slots that are in the middle of a token
+    B_ADVANCE_ROWS,  # address of the kernel advance.advance_rows
+    B_JOB_SORTED,  # int32[MAX_EVENTS] the nodes of B_JOB_EVENTS, list after list
     B_FIELDS,
-) = range(66)
-VISIT_PAIRS, VISIT_CALLED, VISIT_RETURNS, VISIT_CONTINUATIONS, VISIT_FULL, VISIT_WORDS = range(6)
+) = range(87)
+#: Ways to a mask in one plan: the row that has waited longest, those that need least, and looking for what is there.
+LANE_OLDEST, LANE_CHEAPEST, LANE_LOOK, LANES = range(4)
+#: What each lane has for itself; the last five, also the looks.
+LANE_OF = (
+    B_JOB, B_JOB_UNDECIDED, B_JOB_RANKS, B_JOB_STATE, B_JOB_REGISTER, B_JOB_CONFIGS, B_JOB_SETS, B_JOB_CHILDREN,
+    B_JOB_LIST, B_JOB_TOTAL, B_JOB_SELECTION, B_JOB_GRAPH, B_JOB_EVENTS, B_JOB_KEYS, B_JOB_SORTED,
+    B_PAIRS, B_CALLED, B_RETURNS, B_CONTINUATIONS, B_VISIT,
+)  # fmt: skip
+LANE_FIELDS = len(LANE_OF)
+#: A place in a plan: number of the plan << ROW_BITS | row.
+ROW_BITS = 20
+(
+    VISIT_PAIRS,
+    VISIT_CALLED,
+    VISIT_RETURNS,
+    VISIT_CONTINUATIONS,
+    VISIT_FULL,  # returns that have been followed along all continuations there were
+    VISIT_LOW,  # key of what is visited
+    VISIT_HIGH,
+    VISIT_STAGE,  # NOT_VISITED, COLLECTING, UNITING or VISIT_BY_STACK
+    VISIT_HEAD,  # heads done
+    VISIT_DONE,  # pairs done
+    VISIT_ITEM,  # items of the next pair that are done
+    VISIT_RETURN,  # returns along which its next item has been followed
+    VISIT_NEXT,  # continuations along which the next return has been followed
+    VISIT_PART,  # pairs whose masks are in the union
+    VISIT_TIMES,  # how often all of this began again, as contexts were forgotten
+    VISIT_WORDS,
+) = range(16)
+NOT_VISITED, COLLECTING, UNITING, VISIT_BY_STACK = range(4)
 MAX_EVENTS = 1 << 17
 MAX_KEYS = 256
 KEY_CALL, KEY_REGISTER, KEY_COUNT, KEY_PLACE, KEY_WORDS = range(5)
@@ -246,8 +297,31 @@ FRESH_WORDS = FRESH_DONE + MAX_DONE
     COUNT_OVER,  # the part of the work that this took
     COUNT_PARTIAL,  # rows of which a part of their mask was given
     COUNT_VISITED,  # the part of the work that putting masks of recursive rows together took
+    COUNT_LOOKED,  # units of looking up rows whose masks are there, which are no part of the work
+    COUNT_ADVANCED,  # the part of the work that taking tokens took
+    COUNT_UNFINISHED,  # tokens that were not taken within one step's fuel
+    COUNT_LIBRARY,  # contexts taken from the library of frames
     COUNTERS,
-) = range(20)
+) = range(24)
+
+# ------------------------------------------------------------------------------- a frame in the library
+# Words of its block; arrays by local state, the frame's first being 0.
+(
+    E_KNOWN,  # uint8[states] 1 where the state's context is known
+    E_ROW,  # int32[states] its mask in E_ROWS, or -1: a list of tokens
+    E_ROWS,  # int64[rows][words]
+    E_TOKEN_START,  # int32[states + 1]
+    E_TOKENS,  # int32[...]
+    E_RETURN_START,  # int32[states + 1] the trie nodes at which the frame may return, whatever follows
+    E_RETURNS,  # int32[...]
+    E_RETURN_BYTES,  # int64[...][4] the bytes of each node's children
+    E_ITEM_START,  # int32[states + 1] the calls made within the context
+    E_ITEMS,  # int64[...][4] call edge, the frame's first being 0; items counted before; its nodes from .. to
+    E_ITEM_NODES,  # int32[...]
+    E_ADDED,  # int64[states] as CONTEXT_ADDED
+    E_ROOM,  # int64[states] as CONTEXT_ROOM
+    E_FIELDS,
+) = range(14)
 
 # ------------------------------------------------------------------------------- mask ids
 UNCONSTRAINED = -1
@@ -291,12 +365,28 @@ VERIFIED, DEFERRED = 3, 4
     J_REGISTER,  # contexts: the register at their start
     J_ADDED,  # contexts: items that have been counted since then, at most
     J_ROOM,  # contexts: the same, and those of tokens that are not walked
+    J_SLOT,  # the slot that the lane works for, and its position
+    J_POSITION,
+    J_TAKEN,  # work done for it
+    J_MOST,  # work after which it must go, 0: none
+    J_ROWS,  # SELECT: rows of tables that are read
+    J_ACCEPTED,  # SELECT: tokens accepted
+    J_LEFT,  # SELECT: tokens undecided
+    J_SORTING,  # SELECT: 1 where the undecided are being sorted
+    J_MEMO,  # FIND: address of int64[MEMO_WORDS] what masks.wide has found so far
+    J_INCLUSIVE,  # NOTE: 1 where the tokens that end at the nodes of the list are walked as well
     J_FEW,  # contexts: tokens of B_JOB_TOTAL, all listed in B_JOB_LIST; -1: they have to be searched for
     J_DIRTY,  # 1 where B_JOB_TOTAL may hold bits of an earlier job
+    J_SORTED,  # STORE: events that are in B_JOB_SORTED
+    J_KEY_AT,  # STORE: lists that are stored
+    J_NODE_AT,  # STORE: nodes of the next list that are hashed, or copied
+    J_HASH_LOW,  # STORE: their hash
+    J_HASH_HIGH,
+    J_LIST_NEW,  # STORE: where its nodes are copied to, -1: it is being hashed
     JOB_WORDS,
-) = range(28)
+) = range(44)
 DIRECT = -1
-IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE = range(6)
+IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE, STORE = range(10)
 
 # What masks.wide finds out about a head (words at J_LOOP).
 L_STAY = 0  # 2 words: ASCII bytes on which it stays alive whatever the string
@@ -312,8 +402,24 @@ L_SELF = L_AFTER + 1  # 1 where it stays in its own state on all of L_STAY (and 
 L_FIRST = L_SELF + 1  # 2 words: ASCII bytes that all lead to that state
 L_FIRST_TEXT = L_FIRST + 2  # 1 where all code points above U+007F lead to its set as well
 L_ASKED = L_FIRST_TEXT + 1  # bits: it depends on whether members without a bit are allowed; on which members were there
-LOOP_WORDS = L_ASKED + 1
+L_WORK = L_ASKED + 1  # byte edges looked at to find all this
+LOOP_WORDS = L_WORK + 1
 NO_LIMIT = 1 << 40
+# Words at J_MEMO. Finding is taken up again from the beginning, with the sets that have been found by then.
+(
+    MEMO_CALL,  # sets asked for this time
+    MEMO_DONE,  # sets found
+    MEMO_LEFT,  # byte edges that may be looked at before it is interrupted
+    MEMO_UNFINISHED,  # 1 where it was
+    MEMO_TURN,  # 1 + turn in which the next set is being found, 0: it has not begun
+    MEMO_STATE,  # state that comes next in that turn
+    MEMO_CHANGED,  # whether the set has become smaller in this pass
+    MEMO_SPENT,  # byte edges that have been looked at
+    MEMO_HEAD,
+) = range(9)
+MAX_SETS = 40  # that are asked for
+MEMO_ENTRY = MAX_LOOP_STATES + 5  # words of each: L_STAY, L_TEXT, L_ASKED, then L_STATES with their number
+MEMO_WORDS = MEMO_HEAD + MAX_SETS * MEMO_ENTRY
 #: With more undecided tokens than this, all tokens are walked: sorting the undecided out is done in one go.
 MAX_UNDECIDED = 32768
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import H_LAZY_STATES
+from .fuel import count
+from .lanes import drop_job
 from .layout import (
+    B_ADVANCE_BYTES,
+    B_ADVANCE_TOKEN,
     B_CONFIGS,
     B_HISTORY,
-    B_JOB,
     B_OLDEST,
     B_POSITION,
     B_SLOT_GRAMMAR,
@@ -20,6 +23,7 @@ from .layout import (
     CONFIG_FIRST_HEAD,
     CONFIG_HEADS,
     CONFIG_WORDS,
+    COUNT_WORK,
     G_AUTOMATON,
     G_LAZY_CAPACITY,
     G_LAZY_COUNT,
@@ -29,11 +33,12 @@ from .layout import (
     G_LAZY_TABLE_SIZE,
     G_LAZY_WORDS,
     HEAD_STATES,
-    IDLE,
-    J_STAGE,
 )
 from .machine import AT_BYTE_CLASS, AT_LAZY_EDGE_START, AT_LAZY_EDGES, AT_LAZY_FINAL
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, shift_right, store_i32, store_i64
+
+#: Words of state sets that are moved in the time of one byte edge, when their table is full.
+COMPACTED_WORDS = 8
 
 
 @helper
@@ -146,7 +151,7 @@ def lazy_compact(batch, grammar, renamed):  # type: ignore[no-untyped-def]
     no longer be rolled back that far.
     """
     # A mask that is being computed is known by the number of its set, which is about to be another's.
-    store_i64(load_i64(batch, B_JOB), J_STAGE, IDLE)
+    drop_job(batch, grammar, -1)
     capacity = load_i64(grammar, G_LAZY_CAPACITY)
     words = load_i64(grammar, G_LAZY_WORDS)
     sets = load_i64(grammar, G_LAZY_SETS)
@@ -154,10 +159,14 @@ def lazy_compact(batch, grammar, renamed):  # type: ignore[no-untyped-def]
     for number in range(capacity):
         store_i32(renamed, number, 0)
     marked = 0
-    for back in range(history):
+    count(batch, COUNT_WORK, load_i64(grammar, G_LAZY_COUNT) * words // COMPACTED_WORDS)
+    tokens = load_i64(batch, B_ADVANCE_TOKEN)
+    for back in range(-1, history):
         for slot in range(load_i64(batch, B_SLOTS)):
             if load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot) != grammar:
                 continue
+            if back < 0 and (load_i32(tokens, slot) < 0 or load_i64(load_i64(batch, B_ADVANCE_BYTES), slot) == 0):
+                continue  # not in the middle of a token, whose set stands behind the last
             position = load_i64(load_i64(batch, B_POSITION), slot) - back
             if position < load_i64(load_i64(batch, B_OLDEST), slot):
                 continue
@@ -193,9 +202,10 @@ def lazy_compact(batch, grammar, renamed):  # type: ignore[no-untyped-def]
     for slot in range(load_i64(batch, B_SLOTS)):
         if load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot) != grammar:
             continue
-        for position in range(
-            load_i64(load_i64(batch, B_OLDEST), slot), load_i64(load_i64(batch, B_POSITION), slot) + 1
-        ):
+        last = load_i64(load_i64(batch, B_POSITION), slot)
+        if load_i32(tokens, slot) >= 0 and load_i64(load_i64(batch, B_ADVANCE_BYTES), slot) > 0:
+            last += 1
+        for position in range(load_i64(load_i64(batch, B_OLDEST), slot), last + 1):
             config = load_i64(batch, B_CONFIGS) + 8 * CONFIG_WORDS * (slot * history + position % history)
             if load_i64(config, CONFIG_HEADS) > 0:
                 number = load_i64(config, CONFIG_FIRST_HEAD + HEAD_STATES)

@@ -52,6 +52,19 @@ load_u8 = _make_load(8, False)
 load_i16 = _make_load(16, True)
 load_i32 = _make_load(32, True)
 load_i64 = _make_load(64, True)
+
+
+@intrinsic
+def load_f64(typing_context, address, index):  # type: ignore[no-untyped-def]
+    """Element `index` of the float64 array at `address`."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        pointer = builder.inttoptr(arguments[0], ir.DoubleType().as_pointer())
+        return builder.load(builder.gep(pointer, [arguments[1]]))
+
+    return types.float64(types.int64, types.int64), generate
+
+
 #: ``store_x(address, index, value)``.
 store_u8 = _make_store(8)
 store_i32 = _make_store(32)

@@ -10,11 +10,14 @@ import numpy.typing as npt
 
 from .layout import (
     COUNT_ACCEPTED,
+    COUNT_ADVANCED,
     COUNT_CHECKS,
     COUNT_CONTEXTS,
     COUNT_DEFERRED,
     COUNT_FLUSHES,
     COUNT_HITS,
+    COUNT_LIBRARY,
+    COUNT_LOOKED,
     COUNT_MASKS,
     COUNT_MISSES,
     COUNT_OVER,
@@ -25,6 +28,7 @@ from .layout import (
     COUNT_READY,
     COUNT_REFUSED,
     COUNT_SETTLED,
+    COUNT_UNFINISHED,
     COUNT_VERIFIED,
     COUNT_VISITED,
     COUNT_WORK,
@@ -32,8 +36,14 @@ from .layout import (
     READY,
 )
 
-#: The share of a step's fuel that settling waiting rows has to itself; `plan` has the rest, and leaves it what it can.
-SETTLE_SHARE = 0.25
+#: The shares of a step's fuel that settling waiting rows and taking tokens have to themselves. Looking up rows whose
+#: masks are there has `step.ROW_COST` a slot, at most ROWS_SHARE; `plan` has the rest. What one of them leaves, the
+#: next one has on top.
+SETTLE_SHARE, ADVANCE_SHARE, ROWS_SHARE = 0.25, 0.125, 0.25
+
+#: Units that a phase may do beyond its fuel at once, besides a pass over a mask: what the bytes of a state, a position
+#: of a stack graph or one chunk of a table take (`docs/step_contract.md`).
+PIECE_FUEL = 512
 
 #: Name in `Batch.counters` -> place of the number.
 COUNTER_NAMES = {
@@ -56,6 +66,10 @@ COUNTER_NAMES = {
     "over": COUNT_OVER,
     "partial": COUNT_PARTIAL,
     "visited": COUNT_VISITED,
+    "library": COUNT_LIBRARY,
+    "looked": COUNT_LOOKED,
+    "advanced": COUNT_ADVANCED,
+    "unfinished": COUNT_UNFINISHED,
 }
 
 

@@ -35,13 +35,18 @@ from .machine import (
 from .memory import load_i32, load_i64, load_u8, section, store_i64
 from .trie import SAME_TOKENS, TOKEN_ENDS, V_NEXT_SAME, V_NODE_TOKEN
 
-CONFIG_COST = 16  # fuel of stepping a configuration, in byte edges
+CONFIG_COST = 8  # fuel of stepping a configuration, in byte edges
 #: Fuel of coming to an undecided token, besides its bytes: what is known of it lies far from the one before.
-TOKEN_COST = 4
-#: Words of a context's own mask that are cleared, hashed and stored in the time of one byte edge.
-WORDS_OF_A_MASK = 4
+TOKEN_COST = 3
 #: Words and edges of a lazy state set that are read in the time of one byte edge (`bench/fuel.py`).
 LAZY_READS = 4
+
+
+@helper
+def closing_cost(work):  # type: ignore[no-untyped-def]
+    """Fuel of the configuration that was closed last in scratch: its heads are compared with each other."""
+    heads = load_i64(work, CONFIG_HEADS)
+    return CONFIG_COST + 2 * heads + heads * heads // 8
 
 
 @helper
@@ -107,7 +112,7 @@ def _step_path(batch, automaton, depth, byte):  # type: ignore[no-untyped-def]
                     add_head(work, base, load_i64(base, HEAD_DEPTH), other, again)
                     close(automaton, work, config_of(batch, depth + 1))
                     store_i64(states, depth + 1, -1)
-                    return CONFIG_COST
+                    return closing_cost(work)
                 if other >= 0:
                     target = other
                     register = next_register(automaton, state, register)
@@ -124,12 +129,12 @@ def _step_path(batch, automaton, depth, byte):  # type: ignore[no-untyped-def]
                 return 1
             _single_head(batch, automaton, target, register, config_of(batch, depth + 1))
             store_i64(states, depth + 1, -1)
-            return CONFIG_COST
+            return closing_cost(work)
         _single_head(batch, automaton, state, register, config_of(batch, depth))
     if not step_config(automaton, config_of(batch, depth), byte, work, config_of(batch, depth + 1)):
-        return -CONFIG_COST
+        return -closing_cost(work)
     store_i64(states, depth + 1, -1)
-    return CONFIG_COST
+    return closing_cost(work)
 
 
 @helper

@@ -10,8 +10,8 @@ least two steps' worth of new masks, which `Batch` checks.
 from __future__ import annotations
 
 from .._numba import helper
+from .fuel import count
 from .layout import (
-    B_COUNTERS,
     B_DEDUP,
     B_DEDUP_SIZE,
     B_DENSE,
@@ -26,12 +26,14 @@ from .layout import (
     B_LIST_USED,
     B_LISTS,
     B_TABLE,
+    B_TABLE_AGE,
     B_TABLE_SIZE,
     B_TABLE_USED,
     B_WORDS,
     COUNT_FLUSHES,
     COUNT_MASKS,
     COUNT_PROMOTED,
+    COUNT_WORK,
     KIND_DENSE,
     KIND_EMPTY,
     KIND_LIST,
@@ -43,11 +45,14 @@ from .layout import (
 from .lazy import mix
 from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, shift_right, store_i32, store_i64
 
+#: Words of a mask that are cleared, read, hashed and stored in the time of one byte edge.
+WORDS_OF_A_MASK = 4
+
 
 @helper
-def count(batch, counter, amount):  # type: ignore[no-untyped-def]
-    counters = load_i64(batch, B_COUNTERS)
-    store_i64(counters, counter, load_i64(counters, counter) + amount)
+def mask_cost(batch):  # type: ignore[no-untyped-def]
+    """Fuel of one pass of reading, hashing and storing a mask."""
+    return load_i64(batch, B_WORDS) // WORDS_OF_A_MASK + 1
 
 
 @helper
@@ -65,13 +70,11 @@ def make_room(batch, masks):  # type: ignore[no-untyped-def]
 @helper
 def new_epoch(batch):  # type: ignore[no-untyped-def]
     """Go on in the other half of the pool, whose masks are forgotten."""
+    # Entries of B_DEDUP name their epoch, so nothing has to be cleared within a step.
     store_i64(batch, B_EPOCH, load_i64(batch, B_EPOCH) + 1)
     store_i64(batch, B_DENSE_USED, 0)
     store_i64(batch, B_LIST_USED, 0)
     store_i64(batch, B_LIST_TOKENS_USED, 0)
-    dedup = load_i64(batch, B_DEDUP)
-    for i in range(2 * load_i64(batch, B_DEDUP_SIZE)):
-        store_i64(dedup, i, 0)
     count(batch, COUNT_FLUSHES, 1)
 
 
@@ -103,11 +106,11 @@ def _find_mask(batch, words, total, h):  # type: ignore[no-untyped-def]
     dedup = load_i64(batch, B_DEDUP)
     place = h % size
     while True:
-        stored = load_i64(dedup, 2 * place)
-        if stored == 0:
+        mask_id = load_i64(dedup, 2 * place + 1)
+        if mask_id >> 32 != load_i64(batch, B_EPOCH):
             return -1, place
-        if stored == h:
-            mask_id = load_i64(dedup, 2 * place + 1)
+        if load_i64(dedup, 2 * place) == h:
+            mask_id &= 0x7FFFFFFF
             if _same_mask(batch, mask_id, words, n_words, total):
                 return mask_id, place
         place += 1
@@ -132,7 +135,7 @@ def _new_list(batch, total):  # type: ignore[no-untyped-def]
 def _remember_mask(batch, place, h, mask_id):  # type: ignore[no-untyped-def]
     dedup = load_i64(batch, B_DEDUP)
     store_i64(dedup, 2 * place, h)
-    store_i64(dedup, 2 * place + 1, mask_id)
+    store_i64(dedup, 2 * place + 1, (load_i64(batch, B_EPOCH) << 32) | mask_id)
     count(batch, COUNT_MASKS, 1)
 
 
@@ -249,46 +252,59 @@ def expand_mask(batch, mask_id, words):  # type: ignore[no-untyped-def]
 
 
 @helper
-def resolve(batch, slots, index, scratch):  # type: ignore[no-untyped-def]
-    """Mask id of mask slot `slots[index]`, or -1 where it is unknown or forgotten; copies it from the other half."""
+def current_mask(batch, slots, index):  # type: ignore[no-untyped-def]
+    """Mask id of mask slot `slots[index]` where that can be used as it is, else -1."""
     packed = load_i64(slots, index)
     if packed < 0:
         return -1
     mask_id = packed & 0x7FFFFFFF
     kind = mask_id >> KIND_SHIFT
-    if kind == KIND_SINGLE or kind == KIND_EMPTY:
+    if packed >> 32 == load_i64(batch, B_EPOCH) or kind == KIND_SINGLE or kind == KIND_EMPTY:
         return mask_id
-    epoch = load_i64(batch, B_EPOCH)
-    if packed >> 32 == epoch:
+    return -1
+
+
+@helper
+def resolve(batch, slots, index, scratch):  # type: ignore[no-untyped-def]
+    """Mask id of mask slot `slots[index]`, or -1 where it is unknown or forgotten; copies it from the other half.
+
+    That takes `mask_cost`; the caller asks for it first.
+    """
+    mask_id = current_mask(batch, slots, index)
+    packed = load_i64(slots, index)
+    if mask_id >= 0 or packed < 0 or packed >> 32 != load_i64(batch, B_EPOCH) - 1:
         return mask_id
-    if packed >> 32 != epoch - 1:
-        return -1
+    mask_id = packed & 0x7FFFFFFF
     for word in range(load_i64(batch, B_WORDS)):
         store_i64(scratch, word, 0)
     expand_mask(batch, mask_id, scratch)
     packed = intern_mask(batch, scratch)
     store_i64(slots, index, packed)
     count(batch, COUNT_PROMOTED, 1)
+    count(batch, COUNT_WORK, mask_cost(batch))
     return packed & 0x7FFFFFFF
 
 
 @helper
 def find_entry(batch, low, high):  # type: ignore[no-untyped-def]
-    """Address of the table entry of this key (4 words: key, mask slot, used), made if it is new."""
+    """Address of the table entry of this key (4 words: key, mask slot, age), made if it is new.
+
+    A table that is half full grows a year older, which empties it: entries of another age are free.
+    """
     size = load_i64(batch, B_TABLE_SIZE)
     table = load_i64(batch, B_TABLE)
     if 2 * load_i64(batch, B_TABLE_USED) > size:
-        for place in range(size):
-            store_i64(table, 4 * place + 3, 0)
+        store_i64(batch, B_TABLE_AGE, load_i64(batch, B_TABLE_AGE) + 1)
         store_i64(batch, B_TABLE_USED, 0)
+    age = load_i64(batch, B_TABLE_AGE)
     place = shift_right(low, 1) % size
     while True:
         entry = table + 32 * place
-        if load_i64(entry, 3) == 0:
+        if load_i64(entry, 3) != age:
             store_i64(entry, 0, low)
             store_i64(entry, 1, high)
             store_i64(entry, 2, -1)
-            store_i64(entry, 3, 1)
+            store_i64(entry, 3, age)
             store_i64(batch, B_TABLE_USED, load_i64(batch, B_TABLE_USED) + 1)
             return entry
         if load_i64(entry, 0) == low and load_i64(entry, 1) == high:

@@ -16,6 +16,7 @@ import numpy as np
 
 from .._numba import entry_address
 from .advance import advance_rows
+from .fuel import NO_FUEL_LIMIT
 from .layout import B_SLOTS, B_STEP_EPOCH, COUNTERS
 from .memory import Block
 from .prefetch_numba import (
@@ -59,7 +60,7 @@ from .prefetch_numba import (
     run_prefetch,
     score_rows,
 )
-from .step import NO_FUEL_LIMIT, plan_rows
+from .step import plan_rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -177,7 +178,7 @@ class Prefetcher:
             (P_STATUS, np.zeros(slots, np.uint8)),
             (P_WAIT_SLOTS, np.zeros(slots, np.int32)),
             (P_OUT_MASKS, np.zeros(slots, np.int32)),
-            (P_OUT_END, np.zeros(slots, np.uint8)),
+            (P_OUT_END, np.zeros(slots, np.uint32)),
             (P_OUT_STATUS, np.zeros(slots, np.uint8)),
             (P_TOKEN, np.zeros(SUCCESSORS, np.int32)),
             (P_KEPT, np.zeros(COUNTERS, np.int64)),

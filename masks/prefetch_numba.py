@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from .._numba import helper, kernel
 from ..grammar.automaton import H_FLAGS, RECURSIVE
-from .advance import DRAFT
+from .lanes import drop_job
 from .layout import (
     B_ARENAS,
     B_COUNTERS,
     B_DENSE_USED,
     B_EPOCH,
     B_HALF,
-    B_JOB,
     B_LIST_LENGTH,
     B_LIST_OFFSET,
     B_LIST_TOKENS,
@@ -26,6 +25,7 @@ from .layout import (
     B_LISTS,
     B_OLDEST,
     B_POSITION,
+    B_ROW_MASK,
     B_SLOT_GRAMMAR,
     B_SLOTS,
     B_WAITING,
@@ -34,16 +34,13 @@ from .layout import (
     CONFIG_BLOCK,
     CONFIG_FLAGS,
     CONFIG_HEADS,
-    COUNT_VISITED,
+    COUNT_CONTEXTS,
+    COUNT_MASKS,
     COUNT_WORK,
     COUNTERS,
-    DIRECT,
     FINISHED,
     G_AUTOMATON,
     G_NUMBER,
-    IDLE,
-    J_LIST,
-    J_STAGE,
     KIND_LIST,
     KIND_SHIFT,
     KIND_SINGLE,
@@ -55,7 +52,7 @@ from .layout import (
 from .lazy import mix
 from .machine import head_at, top_state
 from .memory import call_kernel_6, call_kernel_7, load_i32, load_i64, load_u8, shift_right, store_i32, store_i64
-from .step import config_at, current_config
+from .step import DRAFT, config_at, current_config
 
 #: Tokens that are followed from one row: at most so many, and as many are remembered for each place of a grammar.
 SUCCESSORS = 4
@@ -80,7 +77,7 @@ MOST_TIMES = 1 << 16
     P_STATUS,  # uint8[slots] their status
     P_WAIT_SLOTS,  # int32[slots] those that wait
     P_OUT_MASKS,  # int32[slots] scratch for plan_rows
-    P_OUT_END,  # uint8[slots]
+    P_OUT_END,  # uint32[slots]
     P_OUT_STATUS,  # uint8[slots]
     P_TOKEN,  # int32[SUCCESSORS] scratch: tokens to follow
     P_KEPT,  # int64[COUNTERS] the batch's counters, which are those of steps
@@ -129,10 +126,10 @@ def _room(block):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _work(batch):  # type: ignore[no-untyped-def]
-    """Work done on masks so far."""
+def _made(batch):  # type: ignore[no-untyped-def]
+    """Contexts and masks computed so far."""
     counters = load_i64(batch, B_COUNTERS)
-    return load_i64(counters, COUNT_WORK) - load_i64(counters, COUNT_VISITED)
+    return load_i64(counters, COUNT_CONTEXTS) + load_i64(counters, COUNT_MASKS)
 
 
 @helper
@@ -253,7 +250,8 @@ def _follow(block, slot, place, begin):  # type: ignore[no-untyped-def]
     """
     batch = load_i64(block, P_BATCH)
     positions, oldest = load_i64(batch, B_POSITION), load_i64(batch, B_OLDEST)
-    waiting, job = load_i64(batch, B_WAITING), load_i64(batch, B_JOB)
+    waiting, known = load_i64(batch, B_WAITING), load_i64(batch, B_ROW_MASK)
+    mask = load_i64(known, slot)
     position, first, since = load_i64(positions, slot), load_i64(oldest, slot), load_i64(waiting, slot)
     one = load_i64(block, P_WAIT_SLOTS)
     token = load_i64(block, P_TOKEN) + 4 * place
@@ -263,24 +261,24 @@ def _follow(block, slot, place, begin):  # type: ignore[no-untyped-def]
     taken = call_kernel_6(load_i64(block, P_ADVANCE_ROWS), batch, one, 1, token, out, DRAFT)
     done = True
     if taken == 1:
-        before = _work(batch)
+        before = _made(batch)
         if load_i64(config_at(batch, slot, position + 1), CONFIG_FLAGS) & FINISHED == 0:
             done = False
             while not done and _goes_on(block, begin):
                 _plan(block, one, 1)
                 done = load_u8(out, 0) != PENDING
-        if done and _work(batch) != before and load_u8(out, 0) == READY:
+        if done and _made(batch) != before and load_u8(out, 0) == READY:
             made = load_i64(block, P_MADE) + 4 * SUCCESSORS * slot
             for i in range(SUCCESSORS):
                 if load_i32(made, i) < 0:
                     store_i32(made, i, load_i32(token, 0))
                     break
             _count(block, PREFETCH_AHEAD, 1)
-        if load_i64(job, J_LIST) == DIRECT:
-            store_i64(job, J_STAGE, IDLE)  # the stack that it walks is not the slot's
+        drop_job(batch, 0, slot)  # what is unfinished is not of where the slot is
         store_i64(positions, slot, position)
         store_i64(oldest, slot, first)
         store_i64(waiting, slot, since)
+        store_i64(known, slot, mask)
     return done
 
 

@@ -7,6 +7,7 @@ from ..grammar.automaton import H_FLAGS, UTF8
 from .bitmaps import (
     S_AFTER_MEMBERS,
     S_COUNTS,
+    S_FIRST,
     S_LENGTH,
     S_LONGER,
     S_MASK,
@@ -21,9 +22,19 @@ from .bitmaps import (
     select_tokens,
 )
 from .layout import (
+    B_JOB,
+    B_JOB_LIST,
+    B_JOB_RANKS,
+    B_JOB_SELECTION,
+    B_JOB_UNDECIDED,
     G_AUTOMATON,
     G_LIVE,
     G_LOOP_BITS,
+    J_ACCEPTED,
+    J_CURSOR,
+    J_LEFT,
+    J_ROWS,
+    J_SORTING,
     L_AFTER,
     L_CLASS,
     L_EXACT,
@@ -34,6 +45,7 @@ from .layout import (
     L_STAY,
     L_TEXT,
     LOOP_WORDS,
+    MAX_UNDECIDED,
 )
 from .memory import count_trailing_zeros, load_i64, store_i64
 from .trie import (
@@ -45,12 +57,20 @@ from .trie import (
     V_LENGTH,
     V_MAX_LENGTH,
     V_PRESENCE,
+    V_RANK_WORDS,
     V_REST,
     V_VALID,
     V_WORDS,
 )
+from .undecided import keep_first_bytes, sort_undecided
 from .wide import MAX_FIRST
 
+#: Fuel that selecting and sorting tokens take at a time, about.
+SELECTION_FUEL = 256
+#: Words of the tables' rows that are read in the time of one byte edge (`bench/fuel.py`).
+SELECTION_READS = 16
+#: Rows that are read and written besides those that tell tokens apart.
+SELECTION_ROWS = 12
 #: More rows of first bytes than this are not worth their memory traffic: for a set of dead ones.
 MAX_ALIVE = 3
 
@@ -102,15 +122,14 @@ def _cover(table, row_bytes, needed, wanted, rows):  # type: ignore[no-untyped-d
 
 
 @helper
-def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecided):  # type: ignore[no-untyped-def]
-    """Add to `total` the tokens accepted wholesale, set `undecided` to those that must be walked.
+def begin_selection(grammar, vocabulary, loop, next_bytes, selection, total, undecided):  # type: ignore[no-untyped-def]
+    """Prepare to add to `total` the tokens accepted wholesale, and to set `undecided` to those that must be walked.
 
-    Returns (tokens accepted, tokens undecided, work done). Three sets of bytes tell tokens apart: those that leave the
+    Returns how many rows of the tables are read. Three sets of bytes tell tokens apart: those that leave the
     loop, those on no edge of the grammar at all, and all others outside the loop. `loop`'s second half describes
     the state after a first byte likewise, for what follows it. `next_bytes`: the first bytes that are alive.
     """
-    words = load_i64(vocabulary, V_WORDS)
-    row_bytes = 8 * words
+    row_bytes = 8 * load_i64(vocabulary, V_WORDS)
     presence = load_i64(vocabulary, V_PRESENCE)
     nothing = presence
     longest = load_i64(vocabulary, V_MAX_LENGTH)
@@ -118,7 +137,6 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
     live = load_i64(grammar, G_LIVE)
     absent = load_i64(vocabulary, V_ABSENT)
     after = load_i64(loop, L_AFTER) != 0
-    store_i64(selection, S_WORDS, words)
     store_i64(selection, S_MASK, total)
     store_i64(selection, S_UNDECIDED, undecided)
     store_i64(selection, S_VALID, load_i64(vocabulary, V_VALID))
@@ -209,5 +227,48 @@ def select_wide(grammar, vocabulary, loop, next_bytes, selection, total, undecid
     store_i64(selection, S_COUNTS + 5, count)
     store_i64(selection, S_COUNTS + 6, alive)
     n += count + alive
-    counts = select_tokens(selection)
-    return counts & 0xFFFFFFFF, counts >> 32, words * (n + 12) // 64
+    return n + SELECTION_ROWS
+
+
+@helper
+def select_some(batch, vocabulary, next_bytes):  # type: ignore[no-untyped-def]
+    """Go on with what `begin_selection` prepared, for about SELECTION_FUEL; then sort the undecided, likewise.
+
+    Returns (work, 0 as long as there is more to do; then 1, or -1 where the trie is the shorter way). The job's stage
+    is SELECT until then. `next_bytes`: the first bytes that are alive.
+    """
+    job = load_i64(batch, B_JOB)
+    selection, undecided = load_i64(batch, B_JOB_SELECTION), load_i64(batch, B_JOB_UNDECIDED)
+    words = load_i64(vocabulary, V_WORDS)
+    first = load_i64(job, J_CURSOR)
+    if load_i64(job, J_SORTING) == 0:
+        rows = load_i64(job, J_ROWS)
+        last = min(words, first + max(16, (SELECTION_FUEL * SELECTION_READS // rows) & -16))
+        store_i64(selection, S_FIRST, first)
+        store_i64(selection, S_WORDS, last)
+        counts = select_tokens(selection)
+        store_i64(job, J_ACCEPTED, load_i64(job, J_ACCEPTED) + (counts & 0xFFFFFFFF))
+        store_i64(job, J_LEFT, load_i64(job, J_LEFT) + (counts >> 32))
+        store_i64(job, J_CURSOR, last)
+        work = (last - first) * rows // SELECTION_READS + 1
+        if last < words:
+            return work, 0
+        store_i64(job, J_CURSOR, 0)
+        # Where more tokens are left than were accepted, the trie with its dead subtrees is the shorter way.
+        left = load_i64(job, J_LEFT)
+        if left >= min(2 * load_i64(job, J_ACCEPTED) + 1024, MAX_UNDECIDED):
+            return work, -1
+        if left == 0:
+            store_i64(job, J_CURSOR, load_i64(vocabulary, V_RANK_WORDS))
+            return work, 1
+        store_i64(job, J_SORTING, 1)
+        return work, 0
+    ranks = load_i64(batch, B_JOB_RANKS)
+    last, found = sort_undecided(vocabulary, undecided, load_i64(batch, B_JOB_LIST), ranks, first)
+    store_i64(job, J_CURSOR, last)
+    work = (last - first) // SELECTION_READS + found + 1
+    if last < words:
+        return work, 0
+    keep_first_bytes(vocabulary, next_bytes, ranks)
+    store_i64(job, J_CURSOR, 0)
+    return work, 1

@@ -31,12 +31,16 @@ from .._numba import helper, kernel
 from .advance import accept_token
 from .arena import ACCEPTED, REFUSED
 from .candidates import CANDIDATES
+from .fuel import count as count_up
+from .fuel import fuel_left, give_fuel, work_done
 from .layout import (
-    B_COUNTERS,
+    B_ADVANCE_TOKEN,
     B_MIN_TOKENS,
     B_POSITION,
     B_SCRATCH,
+    B_SETTLE_FROM,
     B_SLOT_GRAMMAR,
+    B_WORK_LIMIT,
     COMPLETE,
     CONFIG_FLAGS,
     COUNT_CHECKS,
@@ -52,12 +56,11 @@ from .layout import (
     VERIFIED,
     WORK_CONFIG_WORDS,
 )
-from .memory import load_i32, load_i64, load_u8, store_u8
+from .memory import load_i32, load_i64, load_u8, store_i64, store_u8
 from .noise import ONE, weight
 from .outcome import Outcome, Plan
-from .pool import count as count_up
 from .sampling_numba import TEMPERATURE_LOWEST, mass_limit, weight_limit
-from .step import config_at, is_end, names
+from .step import WALK_FUEL, config_at, is_end, names
 
 if TYPE_CHECKING:
     from .candidates import Candidates
@@ -65,6 +68,8 @@ if TYPE_CHECKING:
 #: Fuel of looking a candidate up, besides its bytes (a few reads from far apart), and of asking top-k, top-p and min-p.
 CHECK_COST = 32
 DECISION_COST = 16
+#: Pairs of candidates that a decision compares in the time of one byte edge.
+PAIRS_OF_A_DECISION = 32
 #: Relative error that two sums of weights relative to different maxima may have, both together.
 SLACK = 2.0**-17
 #: What is known of a candidate. CLOSING: an end token that is legal only where nothing else is.
@@ -96,7 +101,7 @@ def _look_up(batch, grammar, slot, token):  # type: ignore[no-untyped-def]
     answer = accept_token(batch, grammar, slot, position, config, token, target, False)
     if answer == ACCEPTED:
         return _LEGAL
-    # Past a limit of the stack graph it is not known whether the mask would have it.
+    # Past a limit of the stack graph, or of the fuel, it is not known whether the mask would have it.
     return _REFUSED if answer == REFUSED else _OPEN
 
 
@@ -225,22 +230,27 @@ def settle_rows(
     status: int,
     everything: int,
 ) -> int:
-    """Settle `rows` rows in order; `slots` is the address of int32[rows]. Returns the fuel left, at least 0.
+    """Settle `rows` rows in turn; `slots` is the address of int32[rows]. Returns the fuel left, at least 0.
 
-    Candidates are looked up while `fuel` lasts, at least one in all, so that no more is used beyond it than one token
-    walk with CHECK_COST and DECISION_COST. A row that it ends in forgets what it knows: it looks the same up again.
+    Candidates are looked up while `fuel` lasts; the first one has WALK_FUEL at least. A walk ends with the fuel, so
+    that no more is used beyond it than one byte's, CHECK_COST and DECISION_COST. A row that it ends in forgets what it
+    knows: it looks the same up again. The next call begins with the row after that one.
     `status` (uint8[rows], `plan_rows`'s) and `sampled` get what became of the PENDING ones. `known` uint8[rows,
     most]: what was found out of each candidate. With `everything` all are looked up, and none is settled.
     """
     store = load_i64(batch, B_SLOT_GRAMMAR)
-    counters = load_i64(batch, B_COUNTERS)
-    begin = max(fuel, 1)
-    fuel = begin
+    give_fuel(batch, max(fuel, 1))
+    begin, stop = work_done(batch), load_i64(batch, B_WORK_LIMIT)
+    store_i64(batch, B_WORK_LIMIT, max(stop, begin + WALK_FUEL))
+    middle = load_i64(batch, B_ADVANCE_TOKEN)
+    first = load_i64(batch, B_SETTLE_FROM)
+    ended = -1
     checks = 0
     verified = 0
     deferred = 0
     ready = 0
-    for row in range(rows):
+    for turn in range(rows):
+        row = (first + turn) % rows
         slot = load_i32(slots, row)
         state = load_u8(status, row)
         if state == READY and slot >= 0:
@@ -248,7 +258,7 @@ def settle_rows(
         if state != PENDING or slot < 0:
             continue
         grammar = load_i64(store, slot)
-        n = np.int64(counts[row]) if grammar != 0 else np.int64(0)
+        n = np.int64(counts[row]) if grammar != 0 and load_i32(middle, slot) < 0 else np.int64(0)
         for j in range(n):
             known[row, j] = _OPEN
         greedy = not temperatures[row] >= TEMPERATURE_LOWEST
@@ -268,10 +278,10 @@ def settle_rows(
                     break
                 answer = _IN
                 if not greedy and (top_k > 0 or top_p < ONE or min_p > 0):
-                    if fuel <= 0 and not fresh:
+                    if fuel_left(batch) <= 0 and not fresh:
                         break
                     fresh = False
-                    fuel -= DECISION_COST
+                    count_up(batch, COUNT_WORK, DECISION_COST + looked * looked // PAIRS_OF_A_DECISION)
                     highest = _certain_rank(row, at, looked, ranks, known[row])
                     if highest > 0:
                         legal_above = 0
@@ -296,11 +306,15 @@ def settle_rows(
                 if answer == _OUT:
                     at += 1
                     continue
-            if looked == n or fuel <= 0:
+            if looked == n:
                 break
-            before = load_i64(counters, COUNT_WORK)
+            if fuel_left(batch) <= 0:
+                if ended < 0:
+                    ended = row
+                break
             known[row, looked] = _look_up(batch, grammar, slot, np.int64(tokens[row, looked]))
-            fuel -= CHECK_COST + load_i64(counters, COUNT_WORK) - before
+            count_up(batch, COUNT_WORK, CHECK_COST)
+            store_i64(batch, B_WORK_LIMIT, stop)
             looked += 1
             checks += 1
             fresh = True
@@ -312,13 +326,14 @@ def settle_rows(
             verified += 1
         else:
             deferred += 1
-    count_up(batch, COUNT_WORK, CHECK_COST * checks)
-    count_up(batch, COUNT_SETTLED, begin - fuel)
+    if ended >= 0:
+        store_i64(batch, B_SETTLE_FROM, ended + 1)
+    count_up(batch, COUNT_SETTLED, work_done(batch) - begin)
     count_up(batch, COUNT_CHECKS, checks)
     count_up(batch, COUNT_READY, ready)
     count_up(batch, COUNT_VERIFIED, verified)
     count_up(batch, COUNT_DEFERRED, deferred)
-    return max(fuel, 0)
+    return max(stop - work_done(batch), 0)
 
 
 class Settler:
@@ -326,6 +341,8 @@ class Settler:
 
     def __init__(self, slots: int) -> None:
         self.fuel = 0
+        #: What is left of it after settling.
+        self.left = 0
         self._rows = 0
         self._slots = np.zeros(slots, np.int32)
         self._planned = np.zeros(slots, np.uint8)
@@ -334,7 +351,7 @@ class Settler:
 
     def take(self, plan: Plan, fuel: int) -> None:
         """The rows to settle next, and the fuel for that."""
-        self.fuel = fuel
+        self.fuel = self.left = fuel
         self._rows = len(plan.slots)
         self._slots[: self._rows] = plan.slots
         self._planned[: self._rows] = plan.status
@@ -358,8 +375,9 @@ class Settler:
         if self._known.shape[1] != candidates.tokens.shape[1]:
             self._known = np.zeros((len(self._slots), candidates.tokens.shape[1]), np.uint8)
         self._status[:rows] = self._planned[:rows]
+        self.left = 0
         arguments: tuple[Any, ...] = (batch, self._slots.ctypes.data, rows, self.fuel, *candidates.arrays())
         arguments += (parameters.temperature, parameters.top_k, parameters.top_p, parameters.min_p)
         arguments += (self._known, tokens, self._status.ctypes.data, everything)
-        settle_rows(*arguments)
+        self.left = settle_rows(*arguments)
         return tokens

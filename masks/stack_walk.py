@@ -9,6 +9,7 @@ from __future__ import annotations
 from .._numba import helper, kernel
 from ..grammar.automaton import HAS_TOKENS
 from .freeze import block_at
+from .fuel import count
 from .graph import close_graph, reach_byte_graph
 from .layout import (
     B_JOB,
@@ -44,7 +45,6 @@ from .layout import (
 from .machine import AT_TOKEN_START, AT_TOKEN_SYMBOL, flags_of
 from .memory import load_i32, load_i64, section, store_i64
 from .path import CONFIG_COST, add_tokens, set_bit
-from .pool import count
 from .trie import V_NODE, V_ROOT
 
 #: Words of an entry of B_JOB_CONFIGS here: the block of the heads, and the scratch in use once it was made.

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import HAS_OPERATIONS
-from .layout import KIND_OF, L_ASKED, L_STATES, MAX_LOOP_STATES
+from .layout import KIND_OF, L_ASKED, L_STATES, L_WORK, MAX_LOOP_STATES
 from .machine import delta, flags_of, restart_of
 from .members import asks, goes_on_with_any, may_go_on
 from .memory import load_i64, store_i64
 from .trie import V_ABSENT
+
+#: Byte edges above U+007F that are looked at from one state: where more differ, its tokens are walked one by one.
+MAX_TEXT_EDGES = 512
 
 
 @helper
@@ -62,8 +65,8 @@ def after_byte(automaton, state, byte):  # type: ignore[no-untyped-def]
 
 
 @helper
-def text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # type: ignore[no-untyped-def]
-    """Does every code point above U+007F lead from `state` to L_STATES only (RFC 3629's ranges)?
+def _text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # type: ignore[no-untyped-def]
+    """`text_stays`: how many bytes were looked at, negative where not all lead there.
 
     A lead byte may go on with the item and begin another one, so two states are followed. Bytes that no
     token has do not count. Neighbours of one kind, or with equal targets, are looked at once.
@@ -72,6 +75,7 @@ def text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # ty
     absent = load_i64(vocabulary, V_ABSENT)
     start = restart_of(automaton, state, register)
     before, before1, before2 = -1, -2, -2
+    looked = 1
     for lead in range(0xC2, 0xF5):
         if (load_i64(absent, lead >> 6) >> (lead & 63)) & 1 != 0:
             continue
@@ -80,6 +84,9 @@ def text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # ty
         if kind == before and not special:
             continue
         before = -1 if special else kind
+        looked += 2
+        if looked > MAX_TEXT_EDGES:
+            return -looked
         a1, b1 = delta(automaton, state, lead), after_byte(automaton, start, lead)
         if a1 == before1 and b1 == before2 and not special:
             continue
@@ -90,34 +97,47 @@ def text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # ty
         for byte2 in range(low, high + 1):
             if byte2 > low and load_i64(of, byte2) == load_i64(of, byte2 - 1):
                 continue
+            looked += 2
             a2, b2 = after_byte(automaton, a1, byte2), after_byte(automaton, b1, byte2)
             if a2 == p1 and b2 == q1:
                 continue
             p1, q1 = a2, b2
             if lead < 0xE0:
                 if not keep_both(automaton, loop, a2, b2, register, only):
-                    return False
+                    return -looked
                 continue
             p2, q2 = -2, -2
             for byte3 in range(0x80, 0xC0):
                 if byte3 > 0x80 and load_i64(of, byte3) == load_i64(of, byte3 - 1):
                     continue
+                looked += 2
+                if looked > MAX_TEXT_EDGES:
+                    return -looked
                 a3, b3 = after_byte(automaton, a2, byte3), after_byte(automaton, b2, byte3)
                 if a3 == p2 and b3 == q2:
                     continue
                 p2, q2 = a3, b3
                 if lead < 0xF0:
                     if not keep_both(automaton, loop, a3, b3, register, only):
-                        return False
+                        return -looked
                     continue
                 p3, q3 = -2, -2
                 for byte4 in range(0x80, 0xC0):
                     if byte4 > 0x80 and load_i64(of, byte4) == load_i64(of, byte4 - 1):
                         continue
+                    looked += 2
                     a4, b4 = after_byte(automaton, a3, byte4), after_byte(automaton, b3, byte4)
                     if a4 == p3 and b4 == q3:
                         continue
                     p3, q3 = a4, b4
                     if not keep_both(automaton, loop, a4, b4, register, only):
-                        return False
-    return True
+                        return -looked
+    return looked
+
+
+@helper
+def text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # type: ignore[no-untyped-def]
+    """Does every code point above U+007F lead from `state` to L_STATES only (RFC 3629's ranges)?"""
+    looked = _text_stays(automaton, vocabulary, kinds, state, register, loop, only)
+    store_i64(loop, L_WORK, load_i64(loop, L_WORK) + abs(looked))
+    return looked > 0

@@ -5,20 +5,30 @@ from __future__ import annotations
 from .._numba import helper, kernel
 from ..grammar.automaton import H_FLAGS, LAZY, RECURSIVE, TOKENS
 from .arena import ACCEPTED
+from .context_store import room_for_mask
 from .contexts import mask_of_graph
+from .fuel import affords, count, fuel_left, give_fuel, work_done
 from .graph_call import call_symbol
+from .lanes import choose_row, is_blocked, may_run, switch_lane
 from .layout import (
+    B_ADVANCE_ROWS,
+    B_ADVANCE_TOKEN,
+    B_BEHIND,
     B_CONFIGS,
-    B_COUNTERS,
+    B_EFFORT,
     B_END_COUNT,
     B_ENDS,
     B_EPOCH,
+    B_FINISHED,
     B_HISTORY,
     B_JOB,
     B_JOB_TOTAL,
+    B_LOOKING,
     B_MIN_TOKENS,
     B_PLANS,
     B_POSITION,
+    B_ROW_MASK,
+    B_ROW_OF,
     B_RUN_JOB,
     B_SCRATCH,
     B_SLOT_GRAMMAR,
@@ -28,14 +38,16 @@ from .layout import (
     B_VOCABULARY_START,
     B_WAITING,
     B_WORDS,
+    B_WORK_BEGIN,
+    B_WORK_LIMIT,
     COMPLETE,
     CONFIG_FLAGS,
     CONFIG_HEADS,
     CONFIG_WORDS,
     COUNT_HITS,
+    COUNT_LOOKED,
     COUNT_MISSES,
     COUNT_PENDING,
-    COUNT_VISITED,
     COUNT_WORK,
     FINISHED,
     G_AUTOMATON,
@@ -51,15 +63,20 @@ from .layout import (
     HEAD_REGISTERS,
     HEAD_STATES,
     IDLE,
-    J_KEY_HIGH,
-    J_KEY_LOW,
+    J_MOST,
+    J_SLOT,
     J_STAGE,
+    J_TAKEN,
     KIND_EMPTY,
     KIND_SHIFT,
+    LANE_CHEAPEST,
+    LANE_LOOK,
+    LANE_OLDEST,
     LIMIT,
     MAX_ENDS,
     PENDING,
     READY,
+    ROW_BITS,
     WORK_CONFIG_WORDS,
 )
 from .lazy import mix
@@ -68,15 +85,26 @@ from .machine import (
     register_class,
     step_token_symbol,
 )
-from .memory import call_kernel, load_i32, load_i64, load_u8, shift_right, store_i32, store_i64, store_u8
-from .pool import count, expand_mask, find_entry, intern_mask, make_room, resolve
+from .memory import call_kernel, call_kernel_6, load_i32, load_i64, load_u8, shift_right, store_i32, store_i64, store_u8
+from .pool import current_mask, expand_mask, find_entry, intern_mask, make_room, mask_cost, resolve
 from .tables import ALL_ENDS
 from .trie import V_MAX_BYTES
 from .walk import begin_job
 
-NO_FUEL_LIMIT = 1 << 62
-#: A place in the order of waiting: number of a plan << ROW_BITS | row.
-ROW_BITS = 20
+#: Fuel of looking up a row whose mask is there, which is no part of the work: a few reads from far apart.
+ROW_COST = 16
+#: Fuel that a look may take for putting the mask of one row together.
+LOOK_FUEL = 512
+#: Fuel that the walks of `settle` and of `advance` have in any case: a token of some bytes, so that even the least
+#: budget settles a row, and one row at a time is not left in the middle of its token.
+WALK_FUEL = 256
+#: Rows among which one is chosen in the time of one byte edge.
+ROWS_A_UNIT = 16
+#: In B_ADVANCE_TOKEN: the slot is not in the middle of a token. Below: it could not take it.
+NO_TOKEN = -1
+LOOK_TURN, OLDEST_TURN, CHEAPEST_TURN, LAST_TURN = range(4)
+#: Uses of `advance.advance_rows`.
+ROWS, DRAFT, ASK, RESUME = range(4)
 
 
 @helper
@@ -133,14 +161,12 @@ def _ready_mask(batch, grammar, state):  # type: ignore[no-untyped-def]
 
 
 @helper
-def mask_of(batch, grammar, config, at_start, fuel):  # type: ignore[no-untyped-def]
-    """(mask id or -1, fuel left) of a configuration that is not finished. The mask of no head is empty."""
+def mask_of(batch, grammar, config, at_start):  # type: ignore[no-untyped-def]
+    """Mask id, or -1: not yet, of a configuration that is not finished. The mask of no head is empty."""
     if load_i64(config, CONFIG_HEADS) == 0:
-        return KIND_EMPTY << KIND_SHIFT, fuel
+        return KIND_EMPTY << KIND_SHIFT
     automaton = load_i64(grammar, G_AUTOMATON)
     flags = load_i64(automaton, H_FLAGS)
-    job = load_i64(batch, B_JOB)
-    idle = load_i64(job, J_STAGE) == IDLE
     vocabulary = load_i64(batch, B_VOCABULARY_START if at_start else B_VOCABULARY)
     head = head_at(config, 0)
     plain = load_i64(config, CONFIG_HEADS) == 1 and load_i64(head, HEAD_DEPTH) == 1 and not at_start
@@ -153,28 +179,29 @@ def mask_of(batch, grammar, config, at_start, fuel):  # type: ignore[no-untyped-
         low, high = _key(grammar, automaton, config, 1 if at_start else 0, reach)
         slots = find_entry(batch, low, high)
         state = 2
-    mask_id = resolve(batch, slots, state, load_i64(batch, B_SCRATCH))
+    mask_id = current_mask(batch, slots, state)
+    if mask_id < 0 and affords(batch, mask_cost(batch)):
+        mask_id = resolve(batch, slots, state, load_i64(batch, B_SCRATCH))
+        if mask_id < 0 and plain and flags & LAZY == 0:
+            packed = _ready_mask(batch, grammar, state)
+            if packed >= 0:
+                store_i64(slots, state, packed)
+                count(batch, COUNT_WORK, mask_cost(batch))
+                return packed & 0x7FFFFFFF
     if mask_id >= 0:
         count(batch, COUNT_HITS, 1)
-        return mask_id, fuel
-    if plain and flags & LAZY == 0:
-        packed = _ready_mask(batch, grammar, state)
-        if packed >= 0:
-            store_i64(slots, state, packed)
-            return packed & 0x7FFFFFFF, fuel
-    if fuel <= 0:
-        return -1, fuel
-    if not idle and (load_i64(job, J_KEY_LOW) != low or load_i64(job, J_KEY_HIGH) != high):
-        return -1, fuel
-    if idle:
+        return mask_id
+    if not affords(batch, mask_cost(batch)) or not may_run(batch, low, high):
+        return -1
+    if load_i64(load_i64(batch, B_JOB), J_STAGE) == IDLE:
         count(batch, COUNT_MISSES, 1)
         begin_job(batch, grammar, vocabulary, config, low, high)
-    left = call_kernel(load_i64(batch, B_RUN_JOB), batch, fuel)
-    if left < 0:
-        return -1, 0
+    if call_kernel(load_i64(batch, B_RUN_JOB), batch, fuel_left(batch)) < 0:
+        return -1
     packed = intern_mask(batch, load_i64(batch, B_JOB_TOTAL))
     store_i64(slots, state, packed)
-    return packed & 0x7FFFFFFF, left
+    count(batch, COUNT_WORK, mask_cost(batch))
+    return packed & 0x7FFFFFFF
 
 
 @helper
@@ -183,19 +210,25 @@ def _row_at_start(batch, slot, position):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _plan_row(batch, slot, fuel):  # type: ignore[no-untyped-def]
-    """(mask id, -1 where it is not known yet, -2 past a limit; bits of legal end tokens; fuel left) of a slot."""
+def _plan_row(batch, slot):  # type: ignore[no-untyped-def]
+    """(mask id, -1 where it is not known yet, -2 past a limit; bits of legal end tokens) of a slot."""
     grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
     position = load_i64(load_i64(batch, B_POSITION), slot)
     config = config_at(batch, slot, position)
     flags = load_i64(config, CONFIG_FLAGS)
     if flags & FINISHED:
-        return KIND_EMPTY << KIND_SHIFT, 0, fuel
+        return KIND_EMPTY << KIND_SHIFT, 0
     at_start = _row_at_start(batch, slot, position)
     if load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS) & RECURSIVE:
-        mask_id, fuel = mask_of_graph(batch, grammar, slot, config, at_start, fuel)
+        known = load_i64(batch, B_ROW_MASK)
+        mask_id = current_mask(batch, known, slot)
+        if mask_id < 0 and affords(batch, mask_cost(batch)) and room_for_mask(batch):
+            mask_id = resolve(batch, known, slot, load_i64(batch, B_SCRATCH))
+        # In a look, what did not suffice before is left to the lanes.
+        if mask_id < 0 and (load_i64(batch, B_LOOKING) == 0 or load_i64(load_i64(batch, B_WAITING), slot) == 0):
+            mask_id = mask_of_graph(batch, grammar, slot, config, at_start)
     else:
-        mask_id, fuel = mask_of(batch, grammar, config, at_start, fuel)
+        mask_id = mask_of(batch, grammar, config, at_start)
     ends = 0
     if flags & COMPLETE and (
         position >= load_i64(load_i64(batch, B_MIN_TOKENS), slot) or mask_id == KIND_EMPTY << KIND_SHIFT
@@ -203,7 +236,7 @@ def _plan_row(batch, slot, fuel):  # type: ignore[no-untyped-def]
         ends = ALL_ENDS
     elif mask_id >= 0:
         ends = _named_ends(batch, grammar, config, slot)
-    return mask_id, ends, fuel
+    return mask_id, ends
 
 
 @helper
@@ -240,23 +273,54 @@ def _named_ends(batch, grammar, config, slot):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _longest_waiting(batch, slots, rows, status, after):  # type: ignore[no-untyped-def]
-    """Place of the PENDING row that has waited longest, of those behind the place `after`; -1: there is none."""
-    waiting = load_i64(batch, B_WAITING)
-    first = -1
+def _begin_plan(batch, slots, rows, mask_ids, end_allowed, status):  # type: ignore[no-untyped-def]
+    """Make all rows PENDING but the unconstrained ones. (how many, is any waiting already); -1: no such slot.
+
+    A row whose last token turned out not to fit is LIMIT.
+    """
+    store, waiting = load_i64(batch, B_SLOT_GRAMMAR), load_i64(batch, B_WAITING)
+    tokens, places = load_i64(batch, B_ADVANCE_TOKEN), load_i64(batch, B_ROW_OF)
+    number = load_i64(batch, B_PLANS)
+    cold, before = 0, False
     for row in range(rows):
-        if load_u8(status, row) == PENDING:
-            place = (load_i64(waiting, load_i32(slots, row)) << ROW_BITS) | row
-            if place > after and (first < 0 or place < first):
-                first = place
-    return first
+        slot = load_i32(slots, row)
+        store_i32(mask_ids, row, KIND_EMPTY << KIND_SHIFT)
+        store_i32(end_allowed, row, 0)
+        store_u8(status, row, PENDING)
+        if slot < 0:
+            store_i32(mask_ids, row, -1)
+            store_i32(end_allowed, row, ALL_ENDS)
+            store_u8(status, row, READY)
+            continue
+        if load_i64(store, slot) == 0:
+            return -1, False
+        if load_i32(tokens, slot) < NO_TOKEN:
+            store_u8(status, row, LIMIT)
+            continue
+        store_i64(places, slot, (number << ROW_BITS) | row)
+        before = before or load_i64(waiting, slot) != 0
+        cold += 1
+    return cold, before
 
 
 @helper
-def _work_on_masks(batch):  # type: ignore[no-untyped-def]
-    """Work done on unfinished masks so far."""
-    counters = load_i64(batch, B_COUNTERS)
-    return load_i64(counters, COUNT_WORK) - load_i64(counters, COUNT_VISITED)
+def _next_turn(batch, turn, limit, finished):  # type: ignore[no-untyped-def]
+    """Give the next turn its fuel: half for the oldest, the rest for the cheapest, what that leaves for the oldest.
+
+    Returns its number, LAST_TURN + 1 where there is none.
+    """
+    turn += 1
+    if turn == LAST_TURN and finished and fuel_left(batch) > 0:
+        turn = CHEAPEST_TURN  # what was finished may serve others
+    left = limit - work_done(batch)
+    if turn == OLDEST_TURN:
+        # A minimum is always done.
+        give_fuel(batch, max(left - left // 2, 1))
+    elif left <= 0:
+        return LAST_TURN + 1
+    else:
+        store_i64(batch, B_WORK_LIMIT, limit)
+    return turn
 
 
 @kernel("int64(int64, int64, int64, int64, int64, int64, int64)")
@@ -265,71 +329,87 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
 
     `slots`: address of int32[rows], a negative slot is an unconstrained row. Written: `mask_ids`
     (int32[rows]), `end_allowed` (uint32[rows]: bit i for the slot's i-th end token), `status` (uint8[rows]: READY,
-    PENDING or LIMIT). Cold masks are computed while `fuel` lasts, an unfinished one first, then those of the rows that
-    have waited longest; at least one unit of work is always done. So a row is PENDING in at most as many plans as the
-    masks that were waited for before its own take, rounded up, and one more.
-    Returns the fuel left, or -1 where a slot is not in use.
+    PENDING or LIMIT). First tokens that were not taken within an earlier step are; then masks that are there are looked
+    up; then others are computed while `fuel` lasts, in two lanes (`masks.lanes`). At least one piece of work is always
+    done. Returns the fuel left, or -1 where a slot is not in use.
     """
     make_room(batch, rows)
     store_i64(batch, B_STEP_EPOCH, load_i64(batch, B_EPOCH))
-    store = load_i64(batch, B_SLOT_GRAMMAR)
-    job = load_i64(batch, B_JOB)
     waiting = load_i64(batch, B_WAITING)
     number = load_i64(batch, B_PLANS) + 1
     store_i64(batch, B_PLANS, number)
-    cold = rows
+    store_i64(batch, B_FINISHED, load_i64(batch, B_FINISHED) + 1)
     fuel = max(fuel, 1)
-    # Turn 0 looks up what is there. Turn 1 only finishes the mask that an earlier step began, for any row; turn 2
-    # computes others. If that mask is still unfinished it is of no row planned now: turn 3 drops it and serves these.
+    limit = work_done(batch) + fuel
+    if load_i64(batch, B_BEHIND) > 0:
+        give_fuel(batch, max(fuel // 2, 1))
+        call_kernel_6(load_i64(batch, B_ADVANCE_ROWS), batch, slots, rows, 0, status, RESUME)
+    cold, before = _begin_plan(batch, slots, rows, mask_ids, end_allowed, status)
+    if cold < 0:
+        return -1
+    count(batch, COUNT_LOOKED, ROW_COST * cold)
+    tokens = load_i64(batch, B_ADVANCE_TOKEN)
+    # Looks end where the lanes' half begins, if a row is waiting for it.
+    looks = limit - (fuel // 2 if before else 0)
+    store_i64(batch, B_WORK_BEGIN, -1)
+    turn, lane, at, finished = LOOK_TURN, LANE_LOOK, 0, False
+    switch_lane(batch, lane)
     # One place calls `_plan_row`, because each would be compiled with a copy of it.
-    for turn in range(4):
-        if cold == 0 or (turn == 3 and (fuel <= 0 or load_i64(job, J_STAGE) == IDLE)):
-            break
-        if turn == 3:
-            store_i64(job, J_STAGE, IDLE)
-        place = -1
-        for attempt in range(rows):
-            row = attempt
-            if turn == 1 and load_i64(job, J_STAGE) == IDLE:
-                break
-            if turn > 0 and fuel > 0:
-                place = _longest_waiting(batch, slots, rows, status, place)
-                if place < 0:
-                    break
-                row = place & ((1 << ROW_BITS) - 1)
-                fuel = max(fuel - rows // 16, 1)
-            slot = load_i32(slots, row)
-            if turn == 0:
-                store_u8(status, row, PENDING)
-                if slot >= 0 and load_i64(store, slot) == 0:
-                    return -1
-                if slot < 0:
-                    store_i32(mask_ids, row, -1)
-                    store_i32(end_allowed, row, ALL_ENDS)
-                    store_u8(status, row, READY)
-                    cold -= 1
-                    continue
-            elif fuel <= 0 or load_u8(status, row) != PENDING:
+    while cold > 0 and turn <= LAST_TURN:
+        if turn == LOOK_TURN:
+            row = at
+            at += 1
+            if row < rows and (load_u8(status, row) != PENDING or load_i32(tokens, load_i32(slots, row)) > NO_TOKEN):
                 continue
-            before = _work_on_masks(batch)
-            mask_id, ends, left = _plan_row(batch, slot, 0 if turn == 0 else fuel)
-            # What a row costs that must wait for another's mask is not charged: the fuel would never reach that one.
-            if turn > 0 and (mask_id != -1 or _work_on_masks(batch) != before):
-                fuel = left
-            if mask_id != -1:
-                store_i32(mask_ids, row, mask_id if mask_id >= 0 else KIND_EMPTY << KIND_SHIFT)
-                store_i32(end_allowed, row, ends)
-                store_u8(status, row, READY if mask_id >= 0 else LIMIT)
-                store_i64(waiting, slot, 0)
-                cold -= 1
-            elif load_i64(waiting, slot) == 0:
-                store_i64(waiting, slot, number)
-    for row in range(rows):
-        if load_u8(status, row) == PENDING:
-            store_i32(mask_ids, row, KIND_EMPTY << KIND_SHIFT)
-            store_i32(end_allowed, row, 0)
+            store_i64(batch, B_WORK_LIMIT, min(work_done(batch) + LOOK_FUEL, looks))
+            if row == rows:
+                row = -1
+        else:
+            lane = LANE_CHEAPEST if turn == CHEAPEST_TURN else LANE_OLDEST
+            row = choose_row(batch, slots, rows, status, lane)
+            switch_lane(batch, lane)
+            if row >= 0 and lane == LANE_CHEAPEST:
+                job = load_i64(batch, B_JOB)
+                most = load_i64(job, J_MOST) - load_i64(job, J_TAKEN)
+                store_i64(batch, B_WORK_LIMIT, min(limit, work_done(batch) + most))
+        if row < 0:
+            turn = _next_turn(batch, turn, limit, finished)
+            finished = False
+            continue
+        slot = load_i32(slots, row)
+        begin = work_done(batch)
+        mask_id, ends = _plan_row(batch, slot)
+        job = load_i64(batch, B_JOB)
+        if mask_id != -1:
+            store_i32(mask_ids, row, mask_id if mask_id >= 0 else KIND_EMPTY << KIND_SHIFT)
+            store_i32(end_allowed, row, ends)
+            store_u8(status, row, READY if mask_id >= 0 else LIMIT)
+            store_i64(waiting, slot, 0)
+            store_i64(load_i64(batch, B_EFFORT), slot, 0)
+            cold -= 1
+        elif load_i64(waiting, slot) == 0:
+            store_i64(waiting, slot, number)
+        if turn == LOOK_TURN:
+            continue
+        store_i64(job, J_TAKEN, load_i64(job, J_TAKEN) + work_done(batch) - begin)
+        if work_done(batch) > begin:
+            count(batch, COUNT_WORK, rows // ROWS_A_UNIT)  # choosing it
+        if mask_id != -1:
+            store_i64(job, J_SLOT, -1)
+            store_i64(batch, B_FINISHED, load_i64(batch, B_FINISHED) + 1)
+            finished = True
+            done = work_done(batch) >= load_i64(batch, B_WORK_LIMIT)
+        else:
+            # It goes on in a later turn or plan, unless it is left to the other lane, or has had what it was given.
+            done = not is_blocked(batch, slot) and (
+                lane == LANE_OLDEST or load_i64(job, J_TAKEN) < load_i64(job, J_MOST) or work_done(batch) >= limit
+            )
+        if done:
+            turn = _next_turn(batch, turn, limit, finished)
+            finished = False
+    switch_lane(batch, LANE_OLDEST)
     count(batch, COUNT_PENDING, cold)
-    return max(fuel, 0)
+    return max(limit - work_done(batch), 0)
 
 
 @kernel("void(int64, int64, int64, int64, int64)")

@@ -9,18 +9,29 @@ from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, store_
 from .path import set_bit
 from .trie import V_FIRST_RANK, V_ID_RANK, V_RANK_WORDS, V_RECORD, V_WORDS
 
+#: Tokens that are sorted at a time, but for the last word of them.
+SORTED_AT_ONCE = 256
+#: Words of the bitmap that are looked through at a time.
+MOST_WORDS = 4096
+
 
 @helper
-def sort_undecided(vocabulary, undecided, found, next_bytes, ranks):  # type: ignore[no-untyped-def]
-    """Set `ranks` to the undecided tokens whose first byte is one of `next_bytes` (4 words), in rank order."""
+def sort_undecided(vocabulary, undecided, found, ranks, begin):  # type: ignore[no-untyped-def]
+    """Add undecided tokens to `ranks`, from word `begin` of the bitmap on. Returns (word after the last, how many).
+
+    `found`: room for a list of SORTED_AT_ONCE + 128.
+    """
     id_rank = load_i64(vocabulary, V_ID_RANK)
     record = load_i64(vocabulary, V_RECORD)
-    for word in range(load_i64(vocabulary, V_RANK_WORDS)):
-        store_i64(ranks, word, 0)
-    # First a list (room for MAX_UNDECIDED + 64): where a word has few bits two are written whatever there are, as
-    # a branch on each word would be mispredicted more often than not.
+    if begin == 0:
+        for word in range(load_i64(vocabulary, V_RANK_WORDS)):
+            store_i64(ranks, word, 0)
+    # First a list: where a word has few bits two are written whatever there are, as a branch on each word would be
+    # mispredicted more often than not.
     n = 0
-    for word in range(load_i64(vocabulary, V_WORDS)):
+    word = begin
+    end = min(load_i64(vocabulary, V_WORDS), begin + MOST_WORDS)
+    while word < end and n < SORTED_AT_ONCE:
         bits = load_i64(undecided, word)
         after = n + count_bits(bits)
         for i in range(2):
@@ -32,10 +43,17 @@ def sort_undecided(vocabulary, undecided, found, next_bytes, ranks):  # type: ig
             n += 1
             bits &= bits - 1
         n = after
+        word += 1
     for i in range(n):
         rank = load_i32(id_rank, load_i32(found, i))
         prefetch(record + 8 * rank)
         set_bit(ranks, rank)
+    return word, n
+
+
+@helper
+def keep_first_bytes(vocabulary, next_bytes, ranks):  # type: ignore[no-untyped-def]
+    """Drop from `ranks` the tokens whose first byte is none of `next_bytes` (4 words)."""
     # Tokens with one first byte are neighbours.
     first_rank = load_i64(vocabulary, V_FIRST_RANK)
     byte = 0

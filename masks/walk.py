@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from .._numba import helper, kernel
 from ..grammar.automaton import CALLS, FINAL, H_FLAGS, H_N_CLASSES, HAS_CALLS, HAS_TOKENS, LAZY
+from .fuel import count
 from .layout import (
     B_JOB,
     B_JOB_CHILDREN,
-    B_JOB_LIST,
     B_JOB_RANKS,
     B_JOB_REGISTER,
     B_JOB_SELECTION,
@@ -33,6 +33,7 @@ from .layout import (
     CONFIG_HEADS,
     COUNT_CONTEXTS,
     COUNT_WORK,
+    FIND,
     G_AUTOMATON,
     G_BOUNDARY,
     G_LAZY_LOOP,
@@ -44,15 +45,20 @@ from .layout import (
     HEAD_STATES,
     HEAD_WORDS,
     IDLE,
+    J_ACCEPTED,
     J_CURSOR,
     J_DIRTY,
     J_FOLLOW,
     J_GRAMMAR,
     J_HEAD,
+    J_LEFT,
     J_LIST,
     J_LOOP,
+    J_MEMO,
     J_PATH_LENGTH,
     J_PATH_RANK,
+    J_ROWS,
+    J_SORTING,
     J_SOURCE,
     J_STAGE,
     J_UNFINISHED,
@@ -65,10 +71,11 @@ from .layout import (
     L_SELF,
     L_STAY,
     L_TEXT,
-    MAX_UNDECIDED,
+    MEMO_UNFINISHED,
     NEXT_HEAD,
     NO_LIMIT,
     RANKS,
+    SELECT,
     TRIE,
 )
 from .machine import (
@@ -87,8 +94,7 @@ from .machine import (
 )
 from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
 from .path import CONFIG_COST, TOKEN_COST, add_tokens, config_of, set_bit, step_fast, step_slow
-from .pool import count
-from .select import select_wide
+from .select import begin_selection, select_some
 from .trie import (
     RECORD_BYTES,
     RECORD_LENGTH,
@@ -103,8 +109,8 @@ from .trie import (
     V_RECORD,
     V_ROOT,
 )
-from .undecided import fill_stay, sort_undecided
-from .wide import MIN_WIDE_BYTES, add_next_bytes, find_loops
+from .undecided import fill_stay
+from .wide import MIN_WIDE_BYTES, add_next_bytes, begin_finding, find_loops, loop_work
 
 
 @helper
@@ -361,9 +367,8 @@ def _begin_lazy(batch, grammar, automaton, vocabulary, state):  # type: ignore[n
 
 @helper
 def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no-untyped-def]
-    """Prepare the walk of the job's next head: TRIE or RANKS. Returns the work done."""
+    """Prepare the walk of the job's next head: its stage is FIND then. Returns the work done."""
     job = load_i64(batch, B_JOB)
-    loop = load_i64(job, J_LOOP)
     follow = load_i64(job, J_FOLLOW)
     source = load_i64(job, J_SOURCE)
     spare = config_of(batch, 2)  # entries 1 and 2 are free until the walk begins
@@ -375,13 +380,9 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
         store_i64(head, word, load_i64(head_at(source, load_i64(job, J_HEAD)), word))
     count(batch, COUNT_CONTEXTS, 1)
     work = 1
-    wide = False
-    if lazy:
-        store_i64(load_i64(batch, B_JOB_STATE), 0, -1)
-        work = _begin_lazy(batch, grammar, automaton, vocabulary, top_state(head))
-        wide = work >= 0 and vocabulary == load_i64(batch, B_VOCABULARY)
-        work = max(work, 1)
-    else:
+    begin_finding(load_i64(job, J_MEMO))
+    store_i64(job, J_STAGE, FIND)
+    if not lazy:
         for word in range(4):
             store_i64(follow, word, 0)
         state, register = top_state(head), top_register(head)
@@ -402,9 +403,29 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
             close(automaton, scratch, spare)
             add_next_bytes(grammar, automaton, spare, follow)
             work += CONFIG_COST
+    return work
+
+
+@helper
+def _find(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no-untyped-def]
+    """Find out whether the head is wide: SELECT then, else TRIE; FIND where that is interrupted. Returns the work."""
+    job = load_i64(batch, B_JOB)
+    loop, memo = load_i64(job, J_LOOP), load_i64(job, J_MEMO)
+    head = head_at(config_of(batch, 0), 0)
+    wide = False
+    if lazy:
+        store_i64(load_i64(batch, B_JOB_STATE), 0, -1)
+        work = _begin_lazy(batch, grammar, automaton, vocabulary, top_state(head))
+        wide = work >= 0 and vocabulary == load_i64(batch, B_VOCABULARY)
+        work = max(work, 1)
+    else:
+        work = CONFIG_COST
         if load_i64(grammar, G_BOUNDARY) == 0 and vocabulary == load_i64(batch, B_VOCABULARY):
-            wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop)
-            work += 2 * CONFIG_COST
+            state, register = load_i64(load_i64(batch, B_JOB_STATE), 0), load_i64(load_i64(batch, B_JOB_REGISTER), 0)
+            wide = find_loops(grammar, automaton, vocabulary, state, register, load_i64(job, J_FOLLOW), loop, memo)
+            work += loop_work(loop)
+            if load_i64(memo, MEMO_UNFINISHED) != 0:
+                return work
     if wide:
         # Which first bytes are alive.
         next_bytes = config_of(batch, 1)
@@ -416,31 +437,32 @@ def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no
             for word in range(HEAD_WORDS):
                 store_i64(head_at(one, 0), word, load_i64(head, word))
             add_next_bytes(grammar, automaton, one, next_bytes)
-        undecided = load_i64(batch, B_JOB_UNDECIDED)
-        accepted, left, more = select_wide(
-            grammar,
-            vocabulary,
-            loop,
-            next_bytes,
-            load_i64(batch, B_JOB_SELECTION),
-            load_i64(batch, B_JOB_TOTAL),
-            undecided,
-        )
-        work += more
-        # Where more tokens are left than were accepted, the trie with its dead subtrees is the shorter way.
-        wide = left < min(2 * accepted + 1024, MAX_UNDECIDED)
-        if wide:
-            if left == 0:
-                store_i64(job, J_CURSOR, load_i64(vocabulary, V_RANK_WORDS))
-            else:
-                fill_stay(loop, load_i64(batch, B_JOB_SELECTION))
-                sort_undecided(
-                    vocabulary, undecided, load_i64(batch, B_JOB_LIST), next_bytes, load_i64(batch, B_JOB_RANKS)
-                )
-            work += left
-    if not wide:
+        rows = begin_selection(
+            grammar, vocabulary, loop, next_bytes,
+            load_i64(batch, B_JOB_SELECTION), load_i64(batch, B_JOB_TOTAL), load_i64(batch, B_JOB_UNDECIDED),
+        )  # fmt: skip
+        store_i64(job, J_ROWS, rows)
+        store_i64(job, J_ACCEPTED, 0)
+        store_i64(job, J_LEFT, 0)
+        store_i64(job, J_SORTING, 0)
+        work += rows
+    else:
         store_i64(job, J_PATH_LENGTH, -1)
-    store_i64(job, J_STAGE, RANKS if wide else TRIE)
+    store_i64(job, J_STAGE, SELECT if wide else TRIE)
+    return work
+
+
+@helper
+def _select(batch, vocabulary):  # type: ignore[no-untyped-def]
+    """Go on choosing the tokens that must be walked one by one. Returns the work done."""
+    job = load_i64(batch, B_JOB)
+    work, answer = select_some(batch, vocabulary, config_of(batch, 1))
+    if answer > 0:
+        fill_stay(load_i64(job, J_LOOP), load_i64(batch, B_JOB_SELECTION))
+        store_i64(job, J_STAGE, RANKS)
+    elif answer < 0:
+        store_i64(job, J_PATH_LENGTH, -1)
+        store_i64(job, J_STAGE, TRIE)
     return work
 
 
@@ -497,6 +519,15 @@ def run_job(batch, fuel):  # type: ignore[no-untyped-def]
                 unfinished = True
                 break
             fuel -= _begin_head(batch, grammar, automaton, lazy, vocabulary)
+            continue
+        if stage == FIND or stage == SELECT:
+            if fuel <= 0:
+                unfinished = True
+                break
+            if stage == FIND:
+                fuel -= _find(batch, grammar, automaton, lazy, vocabulary)
+            else:
+                fuel -= _select(batch, vocabulary)
             continue
         if stage == TRIE:
             fuel = _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel)

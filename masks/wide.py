@@ -33,8 +33,20 @@ from .layout import (
     L_STATES,
     L_STAY,
     L_TEXT,
+    L_WORK,
     LOOP_WORDS,
     MAX_LOOP_STATES,
+    MAX_SETS,
+    MEMO_CALL,
+    MEMO_CHANGED,
+    MEMO_DONE,
+    MEMO_ENTRY,
+    MEMO_HEAD,
+    MEMO_LEFT,
+    MEMO_SPENT,
+    MEMO_STATE,
+    MEMO_TURN,
+    MEMO_UNFINISHED,
     NO_LIMIT,
 )
 from .machine import (
@@ -58,14 +70,51 @@ from .machine import (
 from .members import asks, goes_on_with_any
 from .memory import count_bits, load_i32, load_i64, load_u8, section, store_i64
 from .stays import after_byte, keep_both, local_step, text_stays
-from .trie import V_RANKS
+from .trie import V_RANKS, V_WORDS
 
 #: A set of fewer ASCII bytes is not worth the bitmaps: walking it is cheaper.
 MIN_WIDE_BYTES = 12
 #: First bytes that lead to one state, at most: their rows are memory traffic, a few for an alphabet.
 MAX_FIRST = 128
+#: Byte edges of neighbouring bytes that are looked at in the time of one of the walk's (`bench/fuel.py`).
+EDGES_A_UNIT = 2
+#: Byte edges that are looked at before finding is interrupted, but for one state's.
+FOUND_AT_ONCE = 128
+#: Byte edges that are looked at in all, for each word of a mask: past that walking is the shorter way.
+MOST_EDGES_A_WORD = 32
 #: Nor is a class of which fewer tokens are made.
 MIN_CLASS_TOKENS = 2048
+
+
+@helper
+def begin_finding(memo):  # type: ignore[no-untyped-def]
+    """Nothing is known of the sets that will be asked for."""
+    store_i64(memo, MEMO_DONE, 0)
+    store_i64(memo, MEMO_TURN, 0)
+    store_i64(memo, MEMO_SPENT, 0)
+
+
+@helper
+def take_up(memo):  # type: ignore[no-untyped-def]
+    """Find sets once more from the beginning, with what is known of them."""
+    store_i64(memo, MEMO_CALL, 0)
+    store_i64(memo, MEMO_LEFT, FOUND_AT_ONCE)
+    store_i64(memo, MEMO_UNFINISHED, 0)
+
+
+@helper
+def _add_work(loop, edges):  # type: ignore[no-untyped-def]
+    """Count so many byte edges that were looked at."""
+    store_i64(loop, L_WORK, load_i64(loop, L_WORK) + edges)
+
+
+@helper
+def loop_work(loop):  # type: ignore[no-untyped-def]
+    """Fuel of finding what the words at `loop`, both halves, say; counted once."""
+    work = load_i64(loop, L_WORK) + load_i64(loop, LOOP_WORDS + L_WORK)
+    store_i64(loop, L_WORK, 0)
+    store_i64(loop, LOOP_WORDS + L_WORK, 0)
+    return work // EDGES_A_UNIT
 
 
 @helper
@@ -101,67 +150,137 @@ def _leading_away(automaton, state, start, follow, turn):  # type: ignore[no-unt
 
 
 @helper
-def _stays(automaton, vocabulary, kinds, loop, register, only, follow):  # type: ignore[no-untyped-def]
-    """Shrink L_STAY and L_TEXT to what keeps L_STATES closed; at most `only` states, added as they are met."""
+def _stays(automaton, vocabulary, kinds, loop, register, only, follow, memo):  # type: ignore[no-untyped-def]
+    """Shrink L_STAY and L_TEXT to what keeps L_STATES closed; at most `only` states, added as they are met.
+
+    False where it was interrupted: it goes on from MEMO_STATE.
+    """
     states = loop + 8 * L_STATES
     contexts = load_i64(automaton, H_FLAGS) & RECURSIVE != 0
-    changed = True
-    while changed:
-        changed = False
-        i = 0
-        while i < load_i64(states, MAX_LOOP_STATES):
-            state = load_i64(states, i)
-            start = restart_of(automaton, state, register)
-            i += 1
-            low, high = load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1)
-            # A byte that may begin a call, or follow the frame's return, leads to places that are not looked at here.
-            # A context must know where that happens; elsewhere `find_loop` takes care of it.
-            if contexts:
-                for turn in range(3):
-                    a, b, c, d = _leading_away(automaton, state, start, follow, turn)
-                    changed = changed or (low & a) | (high & b) != 0
-                    low &= ~a
-                    high &= ~b
-                    if c | d != 0 and load_i64(loop, L_TEXT) != 0:
-                        store_i64(loop, L_TEXT, 0)
-                        changed = True
-            for kind in range(load_i64(kinds, KIND_COUNT)):
-                members = kinds + 8 * (KIND_BYTES + 4 * kind)
-                if (low & load_i64(members, 0)) | (high & load_i64(members, 1)) != 0:
-                    byte = load_i64(kinds, KIND_FIRST + kind)
-                    one, two = delta(automaton, state, byte), after_byte(automaton, start, byte)
-                    if not keep_both(automaton, loop, one, two, register, only):
-                        low &= ~load_i64(members, 0)
-                        high &= ~load_i64(members, 1)
-                        changed = True
-            store_i64(loop, L_STAY, low)
-            store_i64(loop, L_STAY + 1, high)
-            if load_i64(loop, L_TEXT) != 0 and not text_stays(
-                automaton, vocabulary, kinds, state, register, loop, only
-            ):
-                store_i64(loop, L_TEXT, 0)
-                changed = True
+    i = load_i64(memo, MEMO_STATE)
+    changed = load_i64(memo, MEMO_CHANGED) != 0
+    while True:
+        if i >= load_i64(states, MAX_LOOP_STATES):
+            if not changed:
+                break
+            i = 0
+            changed = False
+        if load_i64(memo, MEMO_LEFT) <= 0:
+            store_i64(memo, MEMO_STATE, i)
+            store_i64(memo, MEMO_CHANGED, 1 if changed else 0)
+            return False
+        state = load_i64(states, i)
+        start = restart_of(automaton, state, register)
+        i += 1
+        before = load_i64(loop, L_WORK)
+        low, high = load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1)
+        # A byte that may begin a call, or follow the frame's return, leads to places that are not looked at here.
+        # A context must know where that happens; elsewhere `find_loop` takes care of it.
+        if contexts:
+            for turn in range(3):
+                a, b, c, d = _leading_away(automaton, state, start, follow, turn)
+                changed = changed or (low & a) | (high & b) != 0
+                low &= ~a
+                high &= ~b
+                if c | d != 0 and load_i64(loop, L_TEXT) != 0:
+                    store_i64(loop, L_TEXT, 0)
+                    changed = True
+        for kind in range(load_i64(kinds, KIND_COUNT)):
+            members = kinds + 8 * (KIND_BYTES + 4 * kind)
+            if (low & load_i64(members, 0)) | (high & load_i64(members, 1)) != 0:
+                byte = load_i64(kinds, KIND_FIRST + kind)
+                one, two = delta(automaton, state, byte), after_byte(automaton, start, byte)
+                if not keep_both(automaton, loop, one, two, register, only):
+                    low &= ~load_i64(members, 0)
+                    high &= ~load_i64(members, 1)
+                    changed = True
+        _add_work(loop, load_i64(kinds, KIND_COUNT))
+        store_i64(loop, L_STAY, low)
+        store_i64(loop, L_STAY + 1, high)
+        if load_i64(loop, L_TEXT) != 0 and not text_stays(automaton, vocabulary, kinds, state, register, loop, only):
+            store_i64(loop, L_TEXT, 0)
+            changed = True
+        looked = load_i64(loop, L_WORK) - before
+        store_i64(memo, MEMO_LEFT, load_i64(memo, MEMO_LEFT) - looked)
+        store_i64(memo, MEMO_SPENT, load_i64(memo, MEMO_SPENT) + looked)
+    store_i64(memo, MEMO_STATE, 0)
+    store_i64(memo, MEMO_CHANGED, 0)
+    return True
 
 
 @helper
-def _try_states(automaton, vocabulary, kinds, loop, first, second, only, register, follow):  # type: ignore[no-untyped-def]
-    """Set L_STAY, L_TEXT and L_STATES to the fixpoint that begins with these one or two states."""
-    states = loop + 8 * L_STATES
-    store_i64(loop, L_STAY, -1)
-    store_i64(loop, L_STAY + 1, -1)
-    store_i64(loop, L_TEXT, 1)
-    store_i64(states, 0, first)
-    n = 1
-    if second >= 0 and second != first:
-        store_i64(states, 1, second)
-        n = 2
-    # The second turn leaves out the states that only bytes led to that were dropped.
-    for _ in range(2):
-        store_i64(states, MAX_LOOP_STATES, n)
-        _stays(automaton, vocabulary, kinds, loop, register, max(only, n), follow)
-        if load_i64(states, MAX_LOOP_STATES) == n:
-            break
+def _keep_set(loop, entry):  # type: ignore[no-untyped-def]
+    """Remember the set that has been found, or what there is of it."""
+    for word in range(3):
+        store_i64(entry, word, load_i64(loop, L_STAY + word))
+    store_i64(entry, 3, load_i64(loop, L_ASKED))
+    for word in range(MAX_LOOP_STATES + 1):
+        store_i64(entry, 4 + word, load_i64(loop + 8 * L_STATES, word))
+
+
+@helper
+def _take_set(loop, entry):  # type: ignore[no-untyped-def]
+    """Have the set as it was remembered."""
+    for word in range(3):
+        store_i64(loop, L_STAY + word, load_i64(entry, word))
+    store_i64(loop, L_ASKED, load_i64(loop, L_ASKED) | load_i64(entry, 3))
+    for word in range(MAX_LOOP_STATES + 1):
+        store_i64(loop + 8 * L_STATES, word, load_i64(entry, 4 + word))
+
+
+@helper
+def _set_weight(loop):  # type: ignore[no-untyped-def]
     return _weight(load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), load_i64(loop, L_TEXT) != 0)
+
+
+@helper
+def _try_states(automaton, vocabulary, kinds, loop, first, second, only, register, follow, memo):  # type: ignore[no-untyped-def]
+    """Set L_STAY, L_TEXT and L_STATES to the fixpoint that begins with these one or two states; its weight.
+
+    Where all of this is interrupted (MEMO_UNFINISHED) nothing that follows matters: it is found again, from `memo`.
+    """
+    call = load_i64(memo, MEMO_CALL)
+    store_i64(memo, MEMO_CALL, call + 1)
+    entry = memo + 8 * (MEMO_HEAD + MEMO_ENTRY * call)
+    states = loop + 8 * L_STATES
+    n = 2 if second >= 0 and second != first else 1
+    spent = load_i64(memo, MEMO_SPENT) > MOST_EDGES_A_WORD * load_i64(vocabulary, V_WORDS)
+    if load_i64(memo, MEMO_UNFINISHED) != 0 or call >= MAX_SETS or (call >= load_i64(memo, MEMO_DONE) and spent):
+        for word in range(3):
+            store_i64(loop, L_STAY + word, 0)
+        store_i64(states, 0, first)
+        store_i64(states, MAX_LOOP_STATES, 1)
+        return 0
+    if call < load_i64(memo, MEMO_DONE):
+        _take_set(loop, entry)
+        return _set_weight(loop)
+    turn = load_i64(memo, MEMO_TURN)
+    if turn > 0:
+        _take_set(loop, entry)
+    else:
+        store_i64(loop, L_STAY, -1)
+        store_i64(loop, L_STAY + 1, -1)
+        store_i64(loop, L_TEXT, 1)
+        store_i64(states, 0, first)
+        store_i64(states, 1, second)
+    # The second turn leaves out the states that only bytes led to that were dropped.
+    while turn <= 2:
+        if load_i64(memo, MEMO_TURN) == 0:
+            turn += 1
+            store_i64(memo, MEMO_TURN, turn)
+            store_i64(memo, MEMO_STATE, 0)
+            store_i64(memo, MEMO_CHANGED, 0)
+            store_i64(states, MAX_LOOP_STATES, n)
+        if not _stays(automaton, vocabulary, kinds, loop, register, max(only, n), follow, memo):
+            store_i64(memo, MEMO_UNFINISHED, 1)
+            _keep_set(loop, entry)
+            return 0
+        store_i64(memo, MEMO_TURN, 0)
+        if turn == 2 or load_i64(states, MAX_LOOP_STATES) == n:
+            break
+    _keep_set(loop, entry)
+    store_i64(memo, MEMO_DONE, call + 1)
+    return _set_weight(loop)
 
 
 @helper
@@ -197,7 +316,7 @@ def _ends_items(automaton, states, start):  # type: ignore[no-untyped-def]
 
 
 @helper
-def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, empty):  # type: ignore[no-untyped-def]
+def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, empty, memo):  # type: ignore[no-untyped-def]
     """Fill the words at `loop` for a head, with `empty` for one that stays nowhere. Returns whether it is wide."""
     klass = load_i32(section(automaton, AT_STATE_LOOP), state)
     if klass >= 0 and load_i32(load_i64(grammar, G_LOOP_SIZE), klass) < MIN_CLASS_TOKENS:
@@ -205,14 +324,14 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
     kinds = load_i64(grammar, G_KINDS)
     weight = 0
     if not empty:
-        weight = _try_states(automaton, vocabulary, kinds, loop, state, -1, MAX_LOOP_STATES, register, follow)
+        weight = _try_states(automaton, vocabulary, kinds, loop, state, -1, MAX_LOOP_STATES, register, follow, memo)
     # Where some bytes lead to states that narrow the set, a state that only loops on itself may be wide.
     for byte in (0x65, 0x30, 0x20, 0x2C):
         if empty or weight >= MIN_WIDE_BYTES:
             break
         target = local_step(automaton, state, byte, register)
         if target >= 0 and flags_of(automaton, target) & (GUARDED | HAS_OPERATIONS) == 0:
-            weight = _try_states(automaton, vocabulary, kinds, loop, state, target, 1, register, follow)
+            weight = _try_states(automaton, vocabulary, kinds, loop, state, target, 1, register, follow, memo)
     if weight < MIN_WIDE_BYTES and klass < 0 and not empty:
         return False
     if empty:
@@ -273,6 +392,7 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
     for word in range(4):
         store_i64(leave, word, 0)
     away = False
+    _add_work(loop, (n + 1) * load_i64(kinds, KIND_COUNT))
     for i in range(n):
         member = load_i64(states, i)
         again = restart_of(automaton, member, register)
@@ -304,7 +424,7 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
 
 
 @helper
-def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide):  # type: ignore[no-untyped-def]
+def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide, memo):  # type: ignore[no-untyped-def]
     """`find_loop` for the state after a first byte, into the second half of `loop`; False where not wide.
 
     It is the state after a space, as half of all tokens begin with one, or else the one to which most bytes that leave
@@ -325,6 +445,7 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
         most = 0
         # Turn 0 chooses the state, turn 1 finds all bytes that lead to it.
         for turn in range(2):
+            _add_work(after, 2 * load_i64(kinds, KIND_COUNT))
             for kind in range(load_i64(kinds, KIND_COUNT)):
                 members = kinds + 8 * (KIND_BYTES + 4 * kind)
                 more_low = load_i64(members, 0) & ~(load_i64(follow, 0) & returns)
@@ -356,7 +477,9 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
         space = (low >> 0x20) & 1 != 0
         if count_bits(low) + count_bits(high) > MAX_FIRST:
             low, high = low & (1 << 0x20), 0
-        if low | high == 0 or not find_loop(grammar, automaton, vocabulary, target, reached, follow, after, False):
+        if low | high == 0 or not find_loop(
+            grammar, automaton, vocabulary, target, reached, follow, after, False, memo
+        ):
             continue
         if load_i64(after, L_CLASS) >= 0:
             # The members of a class are known for strings after one space only.
@@ -382,25 +505,27 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
 
 
 @helper
-def find_loops(grammar, automaton, vocabulary, state, register, follow, loop):  # type: ignore[no-untyped-def]
+def find_loops(grammar, automaton, vocabulary, state, register, follow, loop, memo):  # type: ignore[no-untyped-def]
     """`find_loop` for a head, and for the state after a first byte, as a space begins half of all tokens.
 
-    `follow`: 4 words, the bytes that may come next when the head's frame has returned.
+    `follow`: 4 words, the bytes that may come next when the head's frame has returned. `memo`: see `begin_finding`. It
+    looks at FOUND_AT_ONCE byte edges, about, and is interrupted then (MEMO_UNFINISHED), to be taken up again.
     """
-    wide = find_loop(grammar, automaton, vocabulary, state, register, follow, loop, False)
+    take_up(memo)
+    wide = find_loop(grammar, automaton, vocabulary, state, register, follow, loop, False, memo)
     after = False
     klass = load_i64(loop, L_CLASS)
     # Of a class that most tokens are made of no more can be settled, whatever a first byte leads to.
     most = wide and klass >= 0 and 2 * load_i32(load_i64(grammar, G_LOOP_SIZE), klass) > load_i64(vocabulary, V_RANKS)
     if not most and (not wide or load_i64(loop, L_LEAVE) | load_i64(loop, L_LEAVE + 1) != 0):
-        after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide)
+        after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide, memo)
     if after and wide:
         other = loop + 8 * LOOP_WORDS
         own_weight = _weight(load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), load_i64(loop, L_TEXT) != 0)
         if own_weight < _weight(load_i64(other, L_STAY), load_i64(other, L_STAY + 1), load_i64(other, L_TEXT) != 0):
             # What most bytes lead to is wider than the set in which some of them would stay.
-            wide = not _find_after(grammar, automaton, vocabulary, state, register, follow, loop, False)
+            wide = not _find_after(grammar, automaton, vocabulary, state, register, follow, loop, False, memo)
     if after and not wide:
-        find_loop(grammar, automaton, vocabulary, state, register, follow, loop, True)
+        find_loop(grammar, automaton, vocabulary, state, register, follow, loop, True, memo)
     store_i64(loop, L_AFTER, 1 if after else 0)
     return wide or after

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...masks.arena import ACCEPTED
+from ...masks.arena import ACCEPTED, UNFINISHED
 from ...masks.batch import Batch
 from ...masks.errors import VocabularyError
-from ...masks.layout import COUNT_VISITED, COUNT_WORK, LIMIT, MAX_ENDS, READY
+from ...masks.layout import COUNT_WORK, LIMIT, MAX_ENDS, READY
 from ...masks.outcome import Outcome
 from ...masks.sampling import Sampler, SampleResult, SamplingParameters
 from ...masks.tables import ALL_ENDS, INDEX_BITS, KIND_EMPTY, KIND_SHIFT, KIND_SINGLE, EndSets
@@ -66,9 +66,12 @@ class Rows:
         """`budget_us` and `pool_masks` are the `Batch`'s."""
         self._prefetch = prefetch
         self._batch = Batch(vocabulary, slots=slots, budget_us=budget_us, pool_masks=pool_masks)
-        #: Units of fuel that `plan` and `settle` have in one step, and those that they have spent so far.
+        #: Units of fuel that `plan`, `settle` and `advance` have in one step, and those that they have spent so far.
         self.budget = self._batch.fuel
+        #: `Batch.fuel_slack`.
+        self.slack = self._batch.fuel_slack
         self._plan_fuel = self._plan_left = self._batch.plan_fuel
+        self._advance_fuel = self._advance_left = self._batch.advance_fuel
         self.fuel = 0
         self._sampler = Sampler(min(vocabulary.size, width), slots)
         self._parameters = SamplingParameters.build(slots, temperature=0.0)
@@ -104,6 +107,39 @@ class Rows:
             self._batch.remove(int(self._batch_slots[row]))
             self._batch_slots[row] = NO_SLOT
 
+    @property
+    def plan_left(self) -> int:
+        """What the plans of this step have left of its fuel."""
+        return self._plan_left
+
+    @plan_left.setter
+    def plan_left(self, fuel: int) -> None:
+        self._plan_left = fuel
+
+    def share(self, plan_fuel: int, settle_fuel: int) -> None:
+        """Have so much fuel from here on, in a step, instead of what the budget gives."""
+        self._plan_fuel = self._plan_left = max(1, plan_fuel)
+        self._batch.settle_fuel = max(1, settle_fuel)
+
+    @property
+    def settle_fuel(self) -> int:
+        """Units of fuel that `settle` has to itself in a step."""
+        return self._batch.settle_fuel
+
+    def settle_more(self, fuel: int) -> None:
+        """Have so much more of it in this step, behind its last plan."""
+        self._batch.settler.fuel += fuel
+
+    def nothing(self, rows: int) -> npt.NDArray[np.int32]:
+        """Mask ids of rows that are not sampled, int32[rows]."""
+        return np.full(rows, _NOTHING, np.int32)
+
+    @property
+    def prefetch_counters(self) -> dict[str, int]:
+        """`Prefetcher.counters`; empty before the first forward pass with prefetch, or without."""
+        prefetcher = self._batch.prefetcher
+        return {} if prefetcher is None else prefetcher.counters
+
     def is_end(self, row: int, token: int) -> bool:
         """Whether `token` ends the row's answer."""
         return token in self._ends[row]
@@ -116,6 +152,8 @@ class Rows:
         slots = np.where(decoding, self._batch_slots, NO_SLOT)
         before = self._spent()
         self._batch.plan_fuel = self._plan_left if again else self._plan_fuel
+        if not again:
+            self._advance_left = self._advance_fuel
         plan = self._batch.plan(slots)
         spent = self._spent() - before
         self.fuel += spent
@@ -164,7 +202,7 @@ class Rows:
     def advance(self, plan: StepPlan, outcome: Outcome) -> npt.NDArray[np.uint8]:
         """Take each row's token into its grammar; uint8[rows] as `Batch.advance` (ACCEPTED without one)."""
         taken = plan.decoding & (outcome.tokens >= 0)
-        answers = self._batch.advance(np.where(taken, self._batch_slots, NO_SLOT), outcome.tokens)
+        answers = self._advance(np.where(taken, self._batch_slots, NO_SLOT), outcome.tokens)
         self._parameters.position += taken
         return answers
 
@@ -183,13 +221,22 @@ class Rows:
     def take(self, tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
         """Take tokens that were not sampled into the rows' grammars, int32[rows], -1: none; answers as `advance`."""
         taken = tokens >= 0
-        answers = self._batch.advance(np.where(taken, self._batch_slots, NO_SLOT), tokens)
-        self._parameters.position += taken & (answers == ACCEPTED)
+        answers = self._advance(np.where(taken, self._batch_slots, NO_SLOT), tokens)
+        self._parameters.position += taken & ((answers == ACCEPTED) | (answers == UNFINISHED))
+        return answers
+
+    def _advance(self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
+        """`Batch.advance`; those of one step share its fuel."""
+        before = self._spent()
+        self._batch.advance_fuel = self._advance_left
+        answers = self._batch.advance(slots, tokens)
+        spent = self._spent() - before
+        self._advance_left = max(0, self._advance_left - spent)
+        self.fuel += spent
         return answers
 
     def _spent(self) -> int:
-        counters = self._batch.counter_values
-        return int(counters[COUNT_WORK] - counters[COUNT_VISITED])
+        return int(self._batch.counter_values[COUNT_WORK])
 
     def _write_end_sets(self) -> None:
         start = np.zeros(len(self._ends) + 1, np.int32)

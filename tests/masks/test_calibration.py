@@ -11,7 +11,7 @@ from mask_sets import byte_vocabulary
 
 from stepmask.masks import calibration
 from stepmask.masks.batch import Batch
-from stepmask.masks.step import NO_FUEL_LIMIT
+from stepmask.masks.fuel import NO_FUEL_LIMIT
 
 VOCABULARY = byte_vocabulary()
 

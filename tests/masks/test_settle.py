@@ -38,6 +38,7 @@ from stepmask.masks.outcome import Outcome
 from stepmask.masks.path import CONFIG_COST
 from stepmask.masks.sampling import Sampler, SamplingParameters
 from stepmask.masks.settle import CHECK_COST, DECISION_COST
+from stepmask.masks.step import ROW_COST
 from stepmask.masks.tables import KIND_EMPTY, KIND_SHIFT
 from stepmask.masks.vocabulary import Vocabulary
 
@@ -282,7 +283,7 @@ def test_work_is_bounded(fuel: int) -> None:
     longest = CONFIG_COST * (1 + max(len(SPECIAL.token(t)) for t in range(SPECIAL.size)))
     lazy_and_graphs = 400  # a byte of these visits more than one configuration
     verified = 0
-    for _ in range(40):
+    for _ in range(120):
         parameters = random_parameters(rng, 24)
         step = Step(batch, rows, random_logits(rng, 24, SPECIAL.width, "smooth"), parameters)
         before = batch.counters
@@ -341,7 +342,7 @@ def test_rows_past_a_limit_stay_so() -> None:
 
 def test_the_budget_is_shared() -> None:
     batch = Batch(VOCABULARY, 2, 100.0)
-    assert batch.plan_fuel + batch.settle_fuel == batch.fuel == 15_000
-    assert batch.settle_fuel == 3750
+    assert batch.plan_fuel + batch.settle_fuel + batch.advance_fuel + batch.rows_fuel == batch.fuel == 15_000
+    assert (batch.settle_fuel, batch.advance_fuel, batch.rows_fuel) == (3750, 1875, 2 * ROW_COST)
     batch = Batch(VOCABULARY, 2, 0)
-    assert (batch.plan_fuel, batch.settle_fuel) == (1, 0)
+    assert (batch.plan_fuel, batch.settle_fuel, batch.advance_fuel, batch.rows_fuel) == (1, 0, 0, 0)

@@ -64,7 +64,8 @@ def test_no_row_starves(seed: int, budget_us: float) -> None:
         for row in range(8):
             plans[row] += 1
             if plan.status[row] == PENDING:
-                assert plans[row] <= math.ceil(before[row] / batch.plan_fuel) + 1
+                # Half of the fuel is that of the row that has waited longest.
+                assert plans[row] <= math.ceil(before[row] / (batch.plan_fuel - batch.plan_fuel // 2)) + 1
         fresh = [row for row in range(8) if plan.status[row] == READY]
         for row in fresh:
             longest = max(longest, plans[row])
