@@ -450,7 +450,8 @@ class Batch:
         if status != READY:
             raise StackLimitError("the grammar has too many open ways to read this text")
         _step.write_mask(address, slot, int(self._mask_ids[0]), int(self._end_allowed[0]), self._words_at)
-        return self._whole_mask.copy()
+        words: npt.NDArray[np.uint32] = self._whole_mask.copy()
+        return words
 
     def allows(self, slot: int, token: int) -> bool:
         """Would `token` be accepted? Changes nothing."""
