@@ -105,3 +105,39 @@ def count_rows(vocabulary: int, rows: Sequence[tuple[str, float | None, dict[str
                 "ratio": (counter.read + counter.written) / floor,
             }  # fmt: skip
     return report
+
+
+def count_advances() -> dict[str, dict[str, float]]:
+    """Bytes that advancing one row moves, of each token of a text: the mean, and of the token of the most.
+
+    The bytes of the text are tokens by themselves, and so are some longer pieces of it.
+    """
+    import torch
+
+    import stepmask
+    from stepmask.masks.batch import Batch
+    from stepmask.masks.device.grammars import ACCEPTED, DeviceGrammars
+    from stepmask.masks.device.mirror import PoolMirror
+
+    pieces = [b'{"', b'": ', b'", "', b'"}, {"', b"]}", b"name", b"value", b"20", b"-0"]
+    tokens = [*(bytes([byte]) for byte in range(256)), *pieces, b""]
+    end = len(tokens) - 1
+    vocabulary = stepmask.Vocabulary.from_bytes(tokens, eos=[end], special=[end])
+    date = (stepmask.regex("20[0-9]{2}-[01][0-9]-[0-3][0-9]"), b"2026-08-31")
+    text = b'{"name": "some value", "list": [{"name": 1.5e3}, {"name": [true, [[null]]]}], "last": "20-08"}'
+    counter = Counter()
+    report = {}
+    for name, (grammar, spelled) in {"date": date, "JSON": (stepmask.json_value(), text)}.items():
+        device = DeviceGrammars(vocabulary, PoolMirror(Batch(vocabulary, 1, None), "cpu"), 1, backend="triton")
+        device.start(0, device.add(stepmask.compile(grammar, vocabulary)), eos=(end,))
+        moved = []
+        while spelled:
+            token = max((t for t in range(end) if spelled.startswith(tokens[t])), key=lambda t: len(tokens[t]))
+            spelled = spelled[len(tokens[token]) :]
+            counter.reset()
+            device.advance(torch.tensor([token], dtype=torch.int32))
+            counter.settle()
+            assert device.accepted.tolist() == [ACCEPTED]
+            moved.append(counter.read + counter.written)
+        report[name] = {"mean": float(np.mean(moved)), "most": float(max(moved)), "tokens": len(moved)}
+    return report

@@ -92,7 +92,8 @@ def launches(vocabulary: int, dtype: Any) -> dict[str, tuple[Any, tuple[Any, ...
         images=SimpleNamespace(image=words, directory=numbers64), token_start=words,
         token_bytes=flags, token_text=flags,
         vocabulary=SimpleNamespace(size=vocabulary), grammar=words, state=words, position=words, min_tokens=words,
-        ends=SimpleNamespace(tokens=torch.zeros(rows, MAX_ENDS, dtype=torch.int32), count=words), mask_ids=words,
+        ends=SimpleNamespace(tokens=torch.zeros(rows, MAX_ENDS, dtype=torch.int32), count=words),
+        end_names=torch.zeros(rows, MAX_ENDS, dtype=torch.int32), mask_ids=words,
         end_allowed=allowed, accepted=flags, escaped=flags,
     )  # fmt: skip
     arguments, constants = advance_triton.launch_of(grammars, ids)
@@ -211,9 +212,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     if options.bytes_only:
-        from device_bytes import count_rows
+        from device_bytes import count_advances, count_rows
 
-        print(json.dumps(count_rows(options.vocabulary, ROWS)))
+        print(json.dumps({"rows": count_rows(options.vocabulary, ROWS), "advances": count_advances()}))
         return 0
     report: dict[str, Any] = {"versions": versions("triton", "torch", "numpy"), "vocabulary": options.vocabulary}
     print(", ".join(f"{name} {version}" for name, version in report["versions"].items()))
@@ -225,7 +226,8 @@ def main() -> int:
         if done.returncode:
             print(done.stderr, file=sys.stderr)
             return 1
-        report["bytes"] = json.loads(done.stdout)
+        counted_bytes = json.loads(done.stdout)
+        report["bytes"], report["advances"] = counted_bytes["rows"], counted_bytes["advances"]
         print()
         rows = [
             [name, form, *(f"{counted[key]:,}" for key in ("read", "written", "floor")), f"{counted['ratio']:.2f}"]
@@ -233,6 +235,11 @@ def main() -> int:
             for form, counted in forms.items()
         ]
         print(table(["bytes of one row", "logits", "read", "written", "floor", "of the floor"], rows))
+        rows = [
+            [name, str(moved["tokens"]), f"{moved['mean']:,.0f}", f"{moved['most']:,.0f}"]
+            for name, moved in report["advances"].items()
+        ]
+        print(table(["bytes of advancing", "tokens", "mean", "most"], rows))
     print(f"\n{write_json(options.out, 'device-code', report)}")
     return 0
 

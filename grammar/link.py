@@ -179,11 +179,21 @@ def _symbol_edges(state_at, delta_at, class_at, n_classes, delta, class_of, numb
 
 @helper
 def _measure(delta, begin, n, width, final, first_state, weight, distance):  # type: ignore[no-untyped-def]
-    """Set `distance` to the least weight from each of a frame's `n` states to a final one; whether it has no cycle."""
+    """Set `distance` to the least weight from each of a frame's `n` states to a final one; whether it has no cycle.
+
+    Neighbouring classes that lead to one state with one weight are one edge.
+    """
+    again = np.zeros(width, np.uint8)
+    for c in range(1, width):
+        again[c] = weight[c] == weight[c - 1]
     back_start = np.zeros(n + 1, np.int64)
-    for k in range(begin, begin + n * width):
-        if delta[k] >= 0:
-            back_start[delta[k] + 1] += 1
+    for s in range(n):
+        previous = -1
+        for c in range(width):
+            t = delta[begin + s * width + c]
+            if t >= 0 and (t != previous or not again[c]):
+                back_start[t + 1] += 1
+            previous = t
     for s in range(n):
         back_start[s + 1] += back_start[s]
     place = back_start[:n].copy()
@@ -191,13 +201,15 @@ def _measure(delta, begin, n, width, final, first_state, weight, distance):  # t
     cost = np.empty(back_start[n], np.int64)
     waiting = np.zeros(n, np.int64)  # edges out of a state that are not known to be on no cycle
     for s in range(n):
+        previous = -1
         for c in range(width):
             t = delta[begin + s * width + c]
-            if t >= 0:
+            if t >= 0 and (t != previous or not again[c]):
                 source[place[t]] = s
                 cost[place[t]] = weight[c]
                 place[t] += 1
                 waiting[s] += 1
+            previous = t
     queue = np.empty(n + 1, np.int32)  # a ring: a state is in it at most once
     queued = np.zeros(n, np.uint8)
     head = 0
@@ -378,9 +390,12 @@ def _link(  # type: ignore[no-untyped-def]
         members = np.zeros((n_bytes, 4), np.int64)
         size = np.zeros(n_bytes, np.int32)
         lowest = np.zeros(n_bytes, np.int32)
+        highest = np.zeros(n_bytes, np.int32)
         for b in range(255, -1, -1):
             c = class_of[class_at[f] + b]
             members[c, b >> 6] |= np.int64(1) << np.int64(b & 63)
+            if size[c] == 0:
+                highest[c] = b
             size[c] += 1
             lowest[c] = b
         n_rows = 0
@@ -394,7 +409,7 @@ def _link(  # type: ignore[no-untyped-def]
                 if delta[row + c] >= 0:
                     n_alive += size[c]
                     alive = c
-                    for w in range(4):
+                    for w in range(lowest[c] >> 6, (highest[c] >> 6) + 1):
                         own[s, w] |= members[c, w]
             if n_alive == 1:
                 edges[s] = -2 - n_single

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,15 @@ def without_absent(ranges: Ranges, absent: frozenset[int]) -> Ranges:
     return subtract(ranges, normalise(lost)) if lost else ranges
 
 
+@lru_cache(maxsize=256)
+def _class_edges(ranges: Ranges) -> tuple[Int32Array, Int32Array, Int32Array, Int32Array]:
+    """The automaton of a class: where the edges of each state begin, their lowest and highest bytes, their targets."""
+    part = fragment(ranges)
+    table = np.array(part.edges, np.int32).reshape(-1, 4)
+    edge_start = np.searchsorted(table[:, 0], np.arange(part.n_states + 1)).astype(np.int32)
+    return edge_start, *(np.ascontiguousarray(table[:, i]) for i in (1, 2, 3))  # type: ignore[return-value]
+
+
 def find_loops(
     arrays: dict[str, npt.NDArray[Any]], n_classes: int, classes: list[Ranges]
 ) -> tuple[Int32Array, list[Ranges]]:
@@ -87,11 +97,7 @@ def find_loops(
     used: list[Ranges] = []
     columns = [arrays[name] for name in _COLUMNS]
     for ranges in classes:
-        part = fragment(ranges)
-        table = np.array(part.edges, np.int32).reshape(-1, 4)
-        edge_start = np.searchsorted(table[:, 0], np.arange(part.n_states + 1)).astype(np.int32)
-        low, high, target = (np.ascontiguousarray(table[:, i]) for i in (1, 2, 3))
-        arguments: Any = (*columns, n_classes, edge_start, low, high, target, loop, len(used))
+        arguments: Any = (*columns, n_classes, *_class_edges(ranges), loop, len(used))
         if _mark_loops(*arguments):
             used.append(ranges)
     return loop, used
@@ -125,11 +131,7 @@ def spread_loops(
         lesser = (loop < 0) | (loop > index)  # classes come largest first
         if not lesser[candidates].any():
             continue
-        part = fragment(ranges)
-        table = np.array(part.edges, np.int32).reshape(-1, 4)
-        edge_start = np.searchsorted(table[:, 0], np.arange(part.n_states + 1)).astype(np.int32)
-        low, high, target = (np.ascontiguousarray(table[:, i]) for i in (1, 2, 3))
-        arguments: Any = (*columns, n_classes, edge_start, low, high, target, candidates)
+        arguments: Any = (*columns, n_classes, *_class_edges(ranges), candidates)
         alive = _staying(*arguments)
         loop[alive.view(np.bool_) & lesser] = index
 
@@ -177,21 +179,24 @@ def _staying(
     states that stay. At 0, between code points, only candidates do. Only pairs that candidates lead to are looked at.
     """
     n, m = len(edges), len(class_edge) - 1
-    # By state of the class: one byte of each run of bytes of one class, where it leads, and how many bytes there are.
+    # By state of the class: one byte of each class of bytes, where it leads, and how many bytes there are.
     way_start = np.zeros(m + 1, np.int32)
     way_byte = np.empty(256 * m, np.int32)
     way_next = np.empty(256 * m, np.int32)
     n_bytes = np.zeros(m, np.int32)
+    met = np.empty(256, np.int32)
     count = 0
     for at in range(m):
+        for k in range(256):
+            met[k] = -1
         for e in range(class_edge[at], class_edge[at + 1]):
-            previous = -1
+            after = np.int32(0 if target[e] == 1 else target[e])
             for byte in range(low[e], high[e] + 1):
                 n_bytes[at] += 1
-                if byte_class[byte] != previous:
-                    previous = byte_class[byte]
+                if met[byte_class[byte]] != after:
+                    met[byte_class[byte]] = after
                     way_byte[count] = byte
-                    way_next[count] = 0 if target[e] == 1 else target[e]
+                    way_next[count] = after
                     count += 1
         way_start[at + 1] = count
     alive = np.zeros((n, m), np.uint8)
@@ -199,11 +204,13 @@ def _staying(
     if len(candidates) > len(pairs):
         pairs = np.empty(2 * len(candidates), np.int64)
     n_pairs = 0
-    for i in range(len(candidates)):
+    for i in range(len(candidates) - 1, -1, -1):  # mostly numbered along the paths: what is led to comes first
         alive[candidates[i], 0] = 1
         pairs[n_pairs] = np.int64(candidates[i]) * m
         n_pairs += 1
     seen = alive.copy()
+    trusted = np.zeros((n, m), np.uint8)  # taken for alive by another
+    changed = False
     i = 0
     while i < n_pairs:  # grows while it is read
         s, at = pairs[i] // m, pairs[i] % m
@@ -211,9 +218,11 @@ def _staying(
         for way in range(way_start[at], way_start[at + 1]):
             to = _edge(s, way_byte[way], byte_class, edges, dense, single_byte, single_target, n_classes)
             after = way_next[way]
-            if to < 0 or (edges[s] < 0 and n_bytes[at] > 1):
+            if to < 0 or (edges[s] < 0 and n_bytes[at] > 1) or (after == 0 and not alive[to, 0]):
                 alive[s, at] = 0
+                changed = changed or trusted[s, at] != 0
                 break
+            trusted[to, after] = 1
             if after > 0 and not seen[to, after]:
                 seen[to, after] = 1
                 alive[to, after] = 1
@@ -221,10 +230,9 @@ def _staying(
                     pairs = grown(pairs, 2 * n_pairs)
                 pairs[n_pairs] = to * m + after
                 n_pairs += 1
-    changed = True
     while changed:
         changed = False
-        for i in range(n_pairs - 1, -1, -1):
+        for i in range(n_pairs):
             s, at = pairs[i] // m, pairs[i] % m
             if not alive[s, at]:
                 continue
@@ -278,6 +286,18 @@ def _mark_loops(
     stack = np.empty(limit + 1, np.int64)
     now = 0
     any_found = False
+    # One byte of each class of bytes that are a code point of their own.
+    letters = np.empty(256, np.int32)
+    met = np.zeros(256, np.uint8)
+    n_letters, n_single = 0, 0
+    for e in range(class_edge[0], class_edge[1]):
+        if target[e] == 1:
+            for byte in range(low[e], high[e] + 1):
+                n_single += 1
+                if not met[byte_class[byte]]:
+                    met[byte_class[byte]] = 1
+                    letters[n_letters] = byte
+                    n_letters += 1
     landing = np.full(len(edges), -1, np.int64)
     for s in range(len(edges)):
         if loop[s] >= 0 or (edges[s] == -1 and not state_flags[s] & FINAL):
@@ -285,6 +305,18 @@ def _mark_loops(
         start = np.int64(-1)
         if frame_kind[state_frame[s]] == COUNTER and state_flags[s] & FINAL:
             start = np.int64(frame_start[state_frame[s]])
+        if start < 0 and n_letters > 0:
+            # Most states are told here: these all lead to one state, or it is none.
+            row = np.int64(edges[s])
+            if row < 0 and n_single > 1:
+                continue
+            if row >= 0:
+                first = dense[row * n_classes + byte_class[letters[0]]]
+                k = 0
+                while k < n_letters and first >= 0 and dense[row * n_classes + byte_class[letters[k]]] == first:
+                    k += 1
+                if k < n_letters:
+                    continue
         now += 1
         stack[0] = s
         top = 1

@@ -17,6 +17,11 @@ Int64Array = npt.NDArray[np.int64]
 _TOO_MANY_EDGES, _TOO_MANY_STATES = -1, -2
 
 
+#: A rule has so many times `Limits.max_dfa_work`, half a second by default, as it cannot become a lazy frame: an object
+#: of 2,000 optional properties whose names begin alike takes twice as much.
+_WORK_OF_RULES = 5
+
+
 @dataclass(frozen=True, eq=False)
 class RuleDfas:
     """DFAs of rules, one behind the other; that of rule `i` has the states from ``state_at[i]`` on, and so on.
@@ -75,7 +80,7 @@ def rule_dfas(
         bool(absent),
         start,
         limits.max_dfa_states,
-        limits.max_dfa_work,
+        _WORK_OF_RULES * limits.max_dfa_work,
         EDGES_PER_POSITION * limits.max_positions,
     )
     status, failed, state_at, delta_at, class_at, n_classes, delta, final, class_of = result

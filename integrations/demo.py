@@ -6,7 +6,7 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,17 +31,12 @@ class Served:
 
     task: Task
     handle: Handle
+    #: Its text so far; what is not yet a whole character is left out.
     text: str = ""
-    _bytes: bytearray = field(default_factory=bytearray)
 
     @property
     def is_valid(self) -> bool:
         return self.handle.finish_reason == "stop" and self.task.is_valid(self.text)
-
-    def add(self, piece: bytes) -> None:
-        """Append one token's bytes; what is not yet a whole character shows as a replacement character."""
-        self._bytes += piece
-        self.text = self._bytes.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True)
@@ -84,21 +79,19 @@ def submit(engine: Engine, bundled: Bundled, count: int) -> list[Served]:
             max_tokens=MAX_TOKENS,
             temperature=0.0 if number < len(TASKS) else 0.7,
             seed=number,
+            text=True,
         )
         served.append(Served(task, engine.submit(request)))
     return served
 
 
-def serve(engine: Engine, bundled: Bundled, served: Sequence[Served], show: Callable[[], None]) -> float:
+def serve(engine: Engine, served: Sequence[Served], show: Callable[[], None]) -> float:
     """Step until all are finished, calling `show` after each step; the seconds it took."""
-    delivered = [0] * len(served)
     start = time.perf_counter()
     while not engine.is_idle:
-        engine.step()
-        for number, item in enumerate(served):
-            for token in item.handle.token_ids[delivered[number] :]:
-                item.add(bundled.vocabulary.token(token))
-            delivered[number] = len(item.handle.token_ids)
+        engine.step_or_wait()
+        for item in served:
+            item.text = item.handle.text
         show()
     return time.perf_counter() - start
 
@@ -107,10 +100,10 @@ def run(slots: int = 8, count: int = len(TASKS)) -> int:
     """Run the demo on the terminal. Returns 0, or 1 if an answer does not have its form."""
     weights.require("torch", "transformers", "safetensors", "rich")
     from rich.console import Console
-    from rich.live import Live
 
     from ..masks.warm_up import warm_up
     from .engine.engine import Engine
+    from .text import TextProcess
 
     console = Console(highlight=False)
 
@@ -120,7 +113,14 @@ def run(slots: int = 8, count: int = len(TASKS)) -> int:
     progress("compiling kernels: up to a minute the first time on a machine")
     warm_up(progress=console.is_terminal)
     bundled = load(progress)
-    engine = Engine(bundled.model, bundled.vocabulary, slots, MAX_LENGTH)
+    with TextProcess(bundled.vocabulary) as text:
+        engine = Engine(bundled.model, bundled.vocabulary, slots, MAX_LENGTH, text=text, forced=True)
+        return _serve_and_show(engine, bundled, count, console, progress)
+
+
+def _serve_and_show(engine: Engine, bundled: Bundled, count: int, console: Any, progress: Callable[[str], None]) -> int:
+    from rich.live import Live
+
     start = time.perf_counter()
     served = submit(engine, bundled, count)
     kinds = min(count, len(TASKS))
@@ -128,7 +128,7 @@ def run(slots: int = 8, count: int = len(TASKS)) -> int:
     progress(f"grammars of {kinds} kinds compiled and {count} prompts encoded in {milliseconds:.0f} ms")
     if console.is_terminal:
         with Live(_table(served, "running"), console=console, refresh_per_second=10) as live:
-            seconds = serve(engine, bundled, served, lambda: live.update(_table(served, "running")))
+            seconds = serve(engine, served, lambda: live.update(_table(served, "running")))
             live.update(_table(served, "answers"))
     else:
         announced: set[int] = set()
@@ -139,11 +139,13 @@ def run(slots: int = 8, count: int = len(TASKS)) -> int:
                     announced.add(number)
                     progress(f"{len(announced)} of {count}: {item.task.name}: {item.text}")
 
-        seconds = serve(engine, bundled, served, announce)
+        seconds = serve(engine, served, announce)
         console.print(_table(served, "answers"))
     tokens = sum(len(item.handle.token_ids) for item in served)
-    console.print(f"{tokens} tokens in {seconds:.1f} s, {engine.recorder.steps} steps of {slots} slots; a step took")
-    console.print(engine.recorder.table(), markup=False)
+    recorder = engine.recorder
+    counts = f"{recorder.steps} steps, {recorder.forwards} forward passes"
+    console.print(f"{tokens} tokens in {seconds:.1f} s, {counts}; a step took")
+    console.print(recorder.table(), markup=False)
     for item in served:
         if item.handle.error is not None:
             console.print(f"{item.task.name}: {item.handle.error!r}", markup=False)

@@ -65,16 +65,12 @@ class Channel:
         message: dict[str, Any] = json.loads(data)
         return message, descriptors
 
-    def receive_data(self, *, wait: bool = True) -> tuple[bytes, list[int]]:
-        """The next message and its descriptors, which are the caller's to close.
-
-        Raises `Closed`, and without `wait` BlockingIOError where there is none.
-        """
+    def receive_data(self) -> tuple[bytes, list[int]]:
+        """The next message and its descriptors, which are the caller's to close. Raises `Closed`."""
         size = socket.CMSG_LEN(_MOST_DESCRIPTORS * _INT.itemsize)
-        flags = socket.MSG_CMSG_CLOEXEC | (0 if wait else socket.MSG_DONTWAIT)
         try:
             # Not `socket.recv_fds`, which ignores flags: programs started meanwhile would inherit the descriptors.
-            data, ancillary, _, _ = self._socket.recvmsg(MAX_MESSAGE, size, flags)
+            data, ancillary, _, _ = self._socket.recvmsg(MAX_MESSAGE, size, socket.MSG_CMSG_CLOEXEC)
         except ConnectionResetError:
             raise Closed from None
         if not data:

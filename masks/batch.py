@@ -145,7 +145,7 @@ class Batch:
         text = np.packbits(vocabulary.is_text, bitorder="little")
         self.possible.view(np.uint8)[: len(text)] = text
         self._words = np.zeros(words, np.int64)
-        self._whole_mask = self._words.view(np.uint32)[: vocabulary.words]
+        self._whole_mask: npt.NDArray[np.uint32] = self._words.view(np.uint32)[: vocabulary.words]
         self._row = np.zeros(1, np.int32)
         self._token = np.zeros(1, np.int32)
         # Where kernels find these: NumPy takes a microsecond to say it, in every step.

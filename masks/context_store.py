@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from .._numba import helper
-from .context_begin import begin_context
+from .context_begin import begin_context, begin_storing
 from .context_walk import FAILED
 from .few import intern_total, work_of_total
 from .fuel import affords, count, fuel_left
+from .known import load_known
 from .lanes import may_run
 from .layout import (
     B_DENSE_USED,
@@ -410,17 +411,16 @@ def context_of(batch, grammar, vocabulary, state, register, list_number):  # typ
             listed = load_i64(grammar, G_LIST_NODES) + 4 * load_i64(entry, LIST_BEGIN)
             length = load_i64(entry, LIST_LENGTH)
         count(batch, COUNT_MISSES, 1)
-        inclusive = list_number != WHOLE and list_number & INCLUSIVE != 0
-        begin_context(batch, grammar, vocabulary, state, register, listed, length, inclusive, low, high)
+        if list_number != WHOLE or not load_known(batch, grammar, vocabulary, state, register, below, above, low, high):
+            inclusive = list_number != WHOLE and list_number & INCLUSIVE != 0
+            begin_context(batch, grammar, vocabulary, state, register, listed, length, inclusive, low, high)
     if load_i64(job, J_STAGE) != STORE:
         left = call_kernel(load_i64(batch, B_RUN_CONTEXT), batch, fuel_left(batch))
         if left == FAILED:
             return BY_STACK
         if left < 0:
             return LATER
-        for word in range(J_SORTED, J_HASH_HIGH + 1):
-            store_i64(job, word, 0)
-        store_i64(job, J_LIST_NEW, -1)
+        begin_storing(batch)
     if load_i64(job, J_SORTED) == 0 and not _has_room(grammar):  # the other lane has taken it
         store_i64(job, J_STAGE, IDLE)
         _forget_contexts(batch, grammar)

@@ -66,8 +66,9 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_LIST_NODES,  # int32[MAX_LIST_NODES] the nodes of all lists
     G_LIST_NODES_USED,
     G_CALL_STAMPS,  # int64[1 + call edges + operations] stamp << 16 | number of its list in the walk of this stamp
+    G_LIBRARY,  # int64[frames][2] address of what `masks.library` knows of a frame, or 0; the frame's first state
     G_FIELDS,
-) = range(39)
+) = range(40)
 
 # ------------------------------------------------------------------------------- contexts
 # What one state does to the vocabulary, or below the trie nodes of a list, within its own frame. Past any of these
@@ -299,8 +300,28 @@ FRESH_WORDS = FRESH_DONE + MAX_DONE
     COUNT_LOOKED,  # units of looking up rows whose masks are there, which are no part of the work
     COUNT_ADVANCED,  # the part of the work that taking tokens took
     COUNT_UNFINISHED,  # tokens that were not taken within one step's fuel
+    COUNT_LIBRARY,  # contexts taken from the library of frames
     COUNTERS,
-) = range(23)
+) = range(24)
+
+# ------------------------------------------------------------------------------- a frame in the library
+# Words of its block; arrays by local state, the frame's first being 0.
+(
+    E_KNOWN,  # uint8[states] 1 where the state's context is known
+    E_ROW,  # int32[states] its mask in E_ROWS, or -1: a list of tokens
+    E_ROWS,  # int64[rows][words]
+    E_TOKEN_START,  # int32[states + 1]
+    E_TOKENS,  # int32[...]
+    E_RETURN_START,  # int32[states + 1] the trie nodes at which the frame may return, whatever follows
+    E_RETURNS,  # int32[...]
+    E_RETURN_BYTES,  # int64[...][4] the bytes of each node's children
+    E_ITEM_START,  # int32[states + 1] the calls made within the context
+    E_ITEMS,  # int64[...][4] call edge, the frame's first being 0; items counted before; its nodes from .. to
+    E_ITEM_NODES,  # int32[...]
+    E_ADDED,  # int64[states] as CONTEXT_ADDED
+    E_ROOM,  # int64[states] as CONTEXT_ROOM
+    E_FIELDS,
+) = range(14)
 
 # ------------------------------------------------------------------------------- mask ids
 UNCONSTRAINED = -1

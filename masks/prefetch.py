@@ -178,7 +178,7 @@ class Prefetcher:
             (P_STATUS, np.zeros(slots, np.uint8)),
             (P_WAIT_SLOTS, np.zeros(slots, np.int32)),
             (P_OUT_MASKS, np.zeros(slots, np.int32)),
-            (P_OUT_END, np.zeros(slots, np.uint8)),
+            (P_OUT_END, np.zeros(slots, np.uint32)),
             (P_OUT_STATUS, np.zeros(slots, np.uint8)),
             (P_TOKEN, np.zeros(SUCCESSORS, np.int32)),
             (P_KEPT, np.zeros(COUNTERS, np.int64)),

@@ -77,7 +77,7 @@ MOST_TIMES = 1 << 16
     P_STATUS,  # uint8[slots] their status
     P_WAIT_SLOTS,  # int32[slots] those that wait
     P_OUT_MASKS,  # int32[slots] scratch for plan_rows
-    P_OUT_END,  # uint8[slots]
+    P_OUT_END,  # uint32[slots]
     P_OUT_STATUS,  # uint8[slots]
     P_TOKEN,  # int32[SUCCESSORS] scratch: tokens to follow
     P_KEPT,  # int64[COUNTERS] the batch's counters, which are those of steps

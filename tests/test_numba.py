@@ -7,7 +7,10 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
+from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
@@ -68,6 +71,33 @@ def test_what_is_not_known_takes_all_sources(monkeypatch: pytest.MonkeyPatch) ->
     before = digest_of(text)
     monkeypatch.setattr(_numba, "source_digest", lambda: "changed")
     assert digest_of(text) != before
+
+
+def test_the_cache_is_told_whoever_compiles_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is called before `warm_up`: both would otherwise throw away what the other has put there."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+
+    def kernel_of(text: str) -> Any:
+        names: dict[str, Any] = {"kernel": kernel, "helper": helper, "__name__": __name__}
+        exec(compile(textwrap.dedent(text), __file__, "exec"), names)
+        _numba.REGISTRY.pop()
+        return names["top"]
+
+    text = """
+        @kernel("int64(int64)")
+        def top(x):
+            return later(x) + 1
+
+        @helper
+        def later(x):
+            return x * 2
+    """
+    assert kernel_of(text)(np.int64(4)) == 9
+    again, other = kernel_of(text), kernel_of(text.replace("x * 2", "x * 3"))
+    for one in (again, other):
+        one(np.int64(4))
+    assert list(again.stats.cache_hits.values()) == [1]
+    assert list(other.stats.cache_misses.values()) == [1] and not other.stats.cache_hits
 
 
 def test_every_kernel_is_known_and_the_same_in_each_process() -> None:

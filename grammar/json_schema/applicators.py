@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import product
 from typing import Any
 
 from ..errors import GrammarTooLarge
 from .conditions import branches_of
 from .disjoint import are_disjoint
-from .expand import Expander, Item, Keyword, Option, State
+from .expand import HOLDS, Expander, Item, Keyword, Option, State
+from .scalar_keywords import SCALARS, listed_values, satisfies
 from .schemas import Schema
 from .values import KINDS
 
@@ -33,6 +35,8 @@ def _not_all_of(expander: Expander, schema: Schema, value: Any) -> list[Option]:
 
 def _any_of(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
     branches = branches_of(expander, schema, "anyOf")
+    if expander.kind in SCALARS:
+        return expander.choose(state, _joined_values(expander, branches))
     if not scopes:
         return expander.choose(state, [Option((_item(expander, branch, True),)) for branch in branches])
     # What is evaluated depends on which of them hold: each is said to hold or not to.
@@ -54,8 +58,37 @@ def _not_any_of(expander: Expander, schema: Schema, value: Any) -> list[Option]:
     return [Option(tuple(_item(expander, branch, False) for branch in branches_of(expander, schema, "anyOf")))]
 
 
+def _joined_values(expander: Expander, branches: list[Schema]) -> list[Option]:
+    """The ways of an anyOf of scalars: those of its schemas that list values are one."""
+    options = []
+    listed: set[Any] = set()
+    for branch in branches:
+        values = listed_values(expander, branch, expander.kind)
+        if values is None:
+            options.append(Option((_item(expander, branch, True),)))
+        else:
+            listed |= values
+    return [*options, Option(facts=(satisfies(allowed=frozenset(listed)),))] if listed else options
+
+
+def _values_of_one(expander: Expander, branches: list[Schema]) -> frozenset[Any] | None:
+    """The scalars that exactly one of some schemas lists; None where not all of these list values."""
+    if expander.kind not in SCALARS:
+        return None
+    counts: Counter[Any] = Counter()
+    for branch in branches:
+        values = listed_values(expander, branch, expander.kind)
+        if values is None:
+            return None
+        counts.update(values)
+    return frozenset(value for value, count in counts.items() if count == 1)
+
+
 def _one_of(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
     branches = branches_of(expander, schema, "oneOf")
+    values = _values_of_one(expander, branches)
+    if values is not None:
+        return bool(state.clause.intersect(allowed=values))
     disjoint = are_disjoint(expander, branches)
     options = []
     for i, branch in enumerate(branches):
@@ -69,6 +102,9 @@ def _one_of(expander: Expander, schema: Schema, value: Any, state: State, scopes
 
 def _not_one_of(expander: Expander, schema: Schema, value: Any) -> list[Option]:
     branches = branches_of(expander, schema, "oneOf")
+    values = _values_of_one(expander, branches)
+    if values is not None:
+        return [Option(facts=(satisfies(excluded=values),))] if values else HOLDS
     options = [Option(tuple(_item(expander, branch, False) for branch in branches))]
     disjoint = are_disjoint(expander, branches)
     for i, branch in enumerate(branches):

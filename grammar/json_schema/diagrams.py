@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .schemas import Literal
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 #: A formula by its number; these two are known.
 FALSE, TRUE = 0, 1
-#: ("has", name), ("value", name, literal): only asked where the name is there; ("all", number of a rule for properties).
-Atom = tuple[str, str] | tuple[str, str, Literal] | tuple[str, int]
+#: ("has", name), ("value", name, literal), which is asked only where the name is there, and ("all", number of a rule).
+Atom = tuple[Any, ...]
 _Node = tuple[str, frozenset[int]] | tuple[Atom, bool]
 
 
@@ -32,6 +32,9 @@ class Formulas:
         #: By formula, the atoms in it.
         self._atoms: list[frozenset[Atom]] = [frozenset(), frozenset()]
         self._negated: dict[int, int] = {FALSE: TRUE, TRUE: FALSE}
+
+        #: Formulas looked at to see what is left of them, and parts of them, about 1 us each.
+        self.visited = 0
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -71,13 +74,13 @@ class Formulas:
             if formula == decided:
                 return decided
             if formula != neutral:
-                parts.update(node[1] if node[0] == kind else (formula,))  # type: ignore[arg-type]
+                parts.update(node[1] if node[0] == kind else (formula,))
         if any(self._negated.get(part) in parts for part in parts):
             return decided
         # What is implied by another part says nothing: a and (a or b), a or (a and b).
         for part in list(parts):
             inner = self._nodes[part]
-            if isinstance(inner[0], str) and not parts.isdisjoint(inner[1]):  # type: ignore[arg-type]
+            if isinstance(inner[0], str) and not parts.isdisjoint(inner[1]):
                 parts.discard(part)
         if len(parts) < 2:
             return next(iter(parts), neutral)
@@ -124,11 +127,13 @@ class Formulas:
     def _settled(self, formula: int, known: Mapping[Atom, bool], done: dict[int, int]) -> int:
         found = done.get(formula)
         if found is None:
+            self.visited += 1
             if self._atoms[formula].isdisjoint(known):
                 found = formula
             else:
                 kind, parts = self._nodes[formula]
                 if isinstance(kind, str):
+                    self.visited += len(parts)  # type: ignore[arg-type]
                     left = [self._settled(part, known, done) for part in parts]  # type: ignore[union-attr]
                     found = self._joined(kind, left)
                 else:
@@ -139,7 +144,7 @@ class Formulas:
 
 @dataclass(frozen=True)
 class Condition:
-    """One of `formulas`, by number, in which ("all", i) says that all properties of a selector satisfy a literal: `rules[i]`."""
+    """One of `formulas`, by number; ("all", i) in it: all properties of a selector satisfy a literal, of `rules[i]`."""
 
     formulas: Formulas
     formula: int

@@ -26,7 +26,7 @@ from .values import KINDS, kind_of
 
 if TYPE_CHECKING:
     from .emptiness import Emptiness
-    from .options import Formats
+    from .options import Formats, PropertyOrder
     from .values import Named
 
 Result = TypeVar("Result")
@@ -52,10 +52,11 @@ _MAX_NESTED = 16
 _TYPE_ALONE = {"type"}
 _ALL_KINDS = frozenset(KINDS)
 _KINDS_OF_TYPE = {kind: frozenset((kind,)) for kind in KINDS} | {"integer": frozenset(("number",))}
-#: Steps of expansion, about 30 us each, beyond which objects are one formula if they can be.
-_MANY_STEPS = 300
-#: Clauses of strings that choices may multiply to; beyond it they are parts of one clause.
-_MANY_STRINGS = 16
+#: Steps of expansion, about 30 us each, beyond which objects are one formula if they can be. In any order a clause is a
+#: few states, and a formula as many as there are sets of names.
+_MANY_STEPS: dict[PropertyOrder, int] = {"declared": 300, "any": 4_000}
+#: Clauses of strings that choices may multiply to, for each option of the longest; beyond it they are one clause.
+_MANY_STRINGS = 8
 #: A negation that holds for every value of a kind.
 HOLDS: list[Option] = [Option()]
 
@@ -105,7 +106,14 @@ class _ManyStepsError(Exception):
 class Expander:
     """Clauses of sets of schemas, remembered."""
 
-    def __init__(self, store: SchemaStore, limits: Limits, emptiness: Emptiness, formats: Formats) -> None:
+    def __init__(
+        self,
+        store: SchemaStore,
+        limits: Limits,
+        emptiness: Emptiness,
+        formats: Formats,
+        order: PropertyOrder = "declared",
+    ) -> None:
         from .keyword_table import KEYWORDS  # they need what is defined here
 
         self.store = store
@@ -113,10 +121,12 @@ class Expander:
         self.limits = limits
         self.kind = ""
         self.formats = formats
+        self.many_steps = _MANY_STEPS[order]
         #: Where each pattern stands first, for messages.
         self.places: dict[str, str] = {}
         #: What is known of schemas: the values of `enum` and `const`, and conditions on names.
         self.named: dict[tuple[int, str], Named] = {}
+        self.listed: dict[tuple[int, str], frozenset[Any] | None] = {}
         self.presences: dict[int, Formula | None] = {}
         self._keywords: dict[str, Keyword] = KEYWORDS
         self._done: dict[tuple[Literals, str], list[Any]] = {}
@@ -188,7 +198,7 @@ class Expander:
         """The clauses of a set; of objects, where these are very many, one with a formula instead, if there is one."""
         if self.kind == "object":
             try:
-                return list(self._expanded(State(items.copy(), clause=CLAUSES[self.kind]()), _MANY_STEPS))
+                return list(self._expanded(State(items.copy(), clause=CLAUSES[self.kind]()), self.many_steps))
             except _ManyStepsError:
                 from .object_formulas import object_formula  # it needs what is defined here
 
@@ -230,13 +240,13 @@ class Expander:
                 continue
             if self.emptiness.is_contradictory(self.kind, state.clause):
                 continue
-            if self.kind == "string" and prod(map(len, state.choices)) > _MANY_STRINGS:
+            longest = max(longest, *map(len, state.choices))
+            if self.kind == "string" and prod(map(len, state.choices)) > _MANY_STRINGS * longest:
                 if self._as_options(state):
                     made += 1
                     yield state.clause
                 continue
             choice = min(state.choices, key=len)
-            longest = max(longest, len(choice))
             state.choices.remove(choice)
             if made + len(work) + len(choice) > self.limits.max_schema_alternatives:
                 raise GrammarTooLarge(
@@ -256,7 +266,7 @@ class Expander:
             for option in choice:
                 alone = State([], clause=StringClause())
                 if self.take(alone, option):
-                    found += [clause.constraint for clause in self._expanded(alone)]
+                    found += [clause.constraint for clause in self._expanded(alone)]  # type: ignore[attr-defined]
             if not found:
                 return False
             if StringConstraint() not in found:

@@ -1,8 +1,8 @@
 """Objects whose properties depend on each other in many ways: the automaton of a formula.
 
 A state says how far the object is and what is left of the formula, so it is the node of a decision diagram whose
-variables are the properties (R. Bryant, "Graph-based algorithms for Boolean function manipulation", 1986). The values of
-a property are told apart as far as what is left asks: each class of them is a way on.
+variables are the properties (R. Bryant, "Graph-based algorithms for Boolean function manipulation", 1986). The values
+of a property are told apart as far as what is left asks: each class of them is a way on.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ..expression import EMPTY, Expression, Machine
 from ..expression import Sequence as Joined
 from .clauses import ObjectClause
 from .diagrams import FALSE, TRUE, Atom, Condition
+from .scalar_keywords import listed_scalars
 from .schemas import ANYTHING, Literal, Literals
 from .shapes import ObjectShape, OtherNames
 
 if TYPE_CHECKING:
     from .writer import Writer
 
+#: Formulas and parts of them that are looked at, in all, to see what is left of them: a second or two.
+_MOST_VISITED = 2_000_000
 #: Classes of values of one property, about 0.1 ms each.
 _MAX_CLASSES = 256
-
-#: For each of some literals, whether the values of a class satisfy it.
-_Signs = tuple[bool, ...]
 
 
 @dataclass(frozen=True)
@@ -84,32 +84,50 @@ class _Diagram:
         wanted = condition.formulas.settled(condition.formula, gone)
         self._start = wanted
         self._count_to = max(clause.minimum, 0 if clause.maximum is None else clause.maximum + 1)
-        self._split: dict[tuple[Literals, tuple[Literal, ...]], list[_Signs]] = {}
+        self._split: dict[tuple[Literals, tuple[Literal, ...]], list[int]] = {}
         self._ways: dict[tuple[int, int], list[tuple[Literals, int]]] = {}
 
     # ------------------------------------------------------------------------------------------------------- values
-    def _classes(self, base: Literals, asked: tuple[Literal, ...]) -> list[_Signs]:
-        """The classes of the values of `base` by which of the literals they satisfy, without those seen to be empty."""
+    def _classes(self, base: Literals, asked: tuple[Literal, ...]) -> list[int]:
+        """The classes of the values of `base` by which of the literals they satisfy, bit i for the literal i.
+
+        Most that have no values are left out; what is asked of others comes to nothing when it is to be written.
+        """
         key = base, asked
         found = self._split.get(key)
         if found is not None:
             return found
-        found = [()]
-        for i, literal in enumerate(asked):
-            opposite = self._writer.expander.negated(literal)
-            grown: list[_Signs] = []
-            for signs in found:
-                chosen = self._chosen(asked[:i], signs, range(i))
+        expander = self._writer.expander
+        bits: dict[tuple[str, object], int] = {}
+        others = []
+        for i, (number, positive) in enumerate(asked):
+            values = listed_scalars(expander, expander.store[number]) if positive else None
+            if values is None:
+                others.append(i)
+            for value in values or ():
+                bits[value] = bits.get(value, 0) | 1 << i
+        found = list(dict.fromkeys((*bits.values(), 0)))
+        self._check_classes(found)
+        known = [i for i in range(len(asked)) if i not in others]
+        for i in others:
+            grown: list[int] = []
+            for bit in (1 << i, 0):
                 grown += [
-                    (*signs, holds)
-                    for holds, one in ((True, literal), (False, opposite))
-                    if not self._is_empty(base | chosen | {one})
+                    signs | bit
+                    for signs in found
+                    if not self._is_empty(base | self._chosen(asked, signs | bit, (*_telling(known, signs), i)))
                 ]
+            known.append(i)
             found = grown
-            if len(found) > _MAX_CLASSES:
-                raise GrammarTooLarge("the values of one property are told apart too finely", limit="max_schema_states")
+            self._check_classes(found)
         self._split[key] = found
         return found
+
+    def _check_classes(self, found: list[int]) -> None:
+        if len(found) > _MAX_CLASSES:
+            raise GrammarTooLarge(
+                f"the values of one property are told apart in {len(found)} ways", limit="max_schema_states"
+            )
 
     def _is_empty(self, literals: Literals) -> bool:
         try:
@@ -117,46 +135,55 @@ class _Diagram:
         except GrammarError:  # it may come to nothing: what is to be written is looked at again
             return False
 
-    def _chosen(self, asked: Sequence[Literal], signs: _Signs, which: Iterable[int]) -> Literals:
+    def _chosen(self, asked: Sequence[Literal], signs: int, which: Iterable[int]) -> Literals:
         negated = self._writer.expander.negated
-        return frozenset(asked[i] if signs[i] else negated(asked[i]) for i in which)
+        return frozenset(asked[i] if signs >> i & 1 else negated(asked[i]) for i in which)
 
-    def _values(self, base: Literals, asked: tuple[Literal, ...], targets: dict[_Signs, int]) -> list[tuple[Literals, int]]:
-        """What values satisfy, and what is left of the formula with them: as few and as simple sets as are easily found."""
+    def _values(
+        self, base: Literals, asked: tuple[Literal, ...], targets: dict[int, int]
+    ) -> list[tuple[Literals, int]]:
+        """What values satisfy and what is then left of a formula: few and simple sets, as far as easily found."""
         found: list[tuple[Literals, int]] = []
         for target in dict.fromkeys(targets.values()):
-            inside = [signs for signs, to in targets.items() if to == target]
+            if target == FALSE:
+                continue
             outside = [signs for signs, to in targets.items() if to != target]
-            covered: set[_Signs] = set()
-            for signs in inside:
-                if signs in covered:
-                    continue
-                kept = list(range(len(asked)))
-                # That a literal does not hold is asked for last: a negation is more to write.
-                for i in sorted(kept, key=lambda i: signs[i]):
-                    fewer = [j for j in kept if j != i]
-                    if not any(all(other[j] == signs[j] for j in fewer) for other in outside):
+            left = [signs for signs, to in targets.items() if to == target]
+            while left:
+                signs = left[0]
+                # That literals hold is enough more often than not, and a negation is more to write.
+                kept = signs
+                if any(not (other ^ signs) & kept for other in outside):
+                    kept = (1 << len(asked)) - 1
+                for i in sorted(range(len(asked)), key=lambda i: signs >> i & 1):
+                    fewer = kept & ~(1 << i)
+                    if fewer != kept and all((other ^ signs) & fewer for other in outside):
                         kept = fewer
-                covered.update(other for other in inside if all(other[j] == signs[j] for j in kept))
-                found.append((base | self._chosen(asked, signs, kept), target))
+                left = [other for other in left if (other ^ signs) & kept]
+                which = [i for i in range(len(asked)) if kept >> i & 1]
+                found.append((base | self._chosen(asked, signs, which), target))
         return found
 
-    def _settled(self, formula: int, base: Literals, name: str | None, about: Iterable[int]) -> list[tuple[Literals, int]]:
+    def _settled(
+        self, formula: int, base: Literals, name: str | None, about: Iterable[int]
+    ) -> list[tuple[Literals, int]]:
         """The ways on with a property: what its value satisfies, and what is left of a formula."""
         formulas = self._formulas
         atoms = formulas.atoms(formula)
         rules = [i for i in about if ("all", i) in atoms]
-        own = sorted(atom[2] for atom in atoms if atom[0] == "value" and atom[1] == name)  # type: ignore[misc]
+        own = sorted(atom[2] for atom in atoms if atom[0] == "value" and atom[1] == name)
         asked = tuple(dict.fromkeys((*own, *(self._rules[i][1] for i in rules))))
-        targets: dict[_Signs, int] = {}
+        targets: dict[int, int] = {}
         for signs in self._classes(base, asked):
-            holds = dict(zip(asked, signs, strict=True))
+            holds = {literal: bool(signs >> i & 1) for i, literal in enumerate(asked)}
             known: dict[Atom, bool] = {("all", i): False for i in rules if not holds[self._rules[i][1]]}
             if name is not None:
                 known["has", name] = True
                 known.update((("value", name, literal), holds[literal]) for literal in own)
             targets[signs] = formulas.settled(formula, known)
-        return [(literals, left) for literals, left in self._values(base, asked, targets) if left != FALSE]
+            if formulas.visited > _MOST_VISITED:
+                raise self._too_large()
+        return self._values(base, asked, targets)
 
     def _named(self, formula: int, position: int) -> list[tuple[Literals, int]]:
         key = formula, position
@@ -197,10 +224,7 @@ class _Diagram:
                 if target == len(numbers) + 1:
                     work.append(key)
                     if len(numbers) > self._writer.limits.max_schema_states:
-                        raise GrammarTooLarge(
-                            f"an object of {len(self._names)} properties that depend on each other has too many states",
-                            limit="max_schema_states",
-                        )
+                        raise self._too_large()
             sources.append(source)
             labels.append(label)
             targets.append(target)
@@ -221,6 +245,12 @@ class _Diagram:
             for label, target_kind, target in self._steps(state):
                 edge(at, label, target_kind, target)
         return Machine(tuple(sources), tuple(labels), tuple(targets), (1,))
+
+    def _too_large(self) -> GrammarTooLarge:
+        return GrammarTooLarge(
+            f"an object of {len(self._names)} properties that depend on each other has too many states",
+            limit="max_schema_states",
+        )
 
     def _steps(self, state: _State) -> list[tuple[Expression, str, _State]]:
         found: list[tuple[Expression, str, _State]] = []
@@ -271,3 +301,9 @@ class _Diagram:
             return False
         atoms = self._formulas.atoms(state.formula)
         return self._formulas.settled(state.formula, {atom: atom[0] == "all" for atom in atoms}) == TRUE
+
+
+def _telling(known: Sequence[int], signs: int) -> list[int]:
+    """Of some literals those that say what a class is: one that holds says more than the rest."""
+    holding = [i for i in known if signs >> i & 1]
+    return holding or list(known)

@@ -122,9 +122,7 @@ class _Reader:
             return formulas.negated(self._child(schema, name))
         if name == "if":
             condition = self._child(schema, name)
-            then, other = (
-                self._child(schema, part) if part in schema.keywords else TRUE for part in ("then", "else")
-            )
+            then, other = (self._child(schema, part) if part in schema.keywords else TRUE for part in ("then", "else"))
             opposite = formulas.negated(condition)
             return formulas.all_of((formulas.any_of((opposite, then)), formulas.any_of((condition, other))))
         if name in ("$ref", "$dynamicRef", "$recursiveRef"):

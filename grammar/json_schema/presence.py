@@ -123,11 +123,11 @@ def alternatives(formula: Formula, most: int) -> list[Wanted] | None:
         one = frozenset((rest,))
         return [Wanted(required=one) if kind == "has" else Wanted(forbidden=one)]
     if kind == "or":
-        names = frozenset(part[1] for part in rest if isinstance(part, tuple) and part[0] == "has")
+        names = frozenset(str(part[1]) for part in rest if isinstance(part, tuple) and part[0] == "has")
         others = [part for part in rest if isinstance(part, tuple) and part[0] != "has"]
         found: dict[Wanted, None] = {}
         if names:
-            found.update(dict.fromkeys(_consistent(Wanted(groups=frozenset((names,))))))  # type: ignore[arg-type]
+            found.update(dict.fromkeys(_consistent(Wanted(groups=frozenset((names,))))))
         for part in others:
             inner = alternatives(part, most)
             if inner is None or len(found) + len(inner) > most:
@@ -135,15 +135,17 @@ def alternatives(formula: Formula, most: int) -> list[Wanted] | None:
             found.update(dict.fromkeys(inner))
         return list(found)
     found = {Wanted(): None}
-    for part in rest:
-        inner = alternatives(part, most)
+    for conjunct in rest:
+        inner = alternatives(conjunct, most)
         if inner is None or len(found) * len(inner) > most * most:
             return None
         found = {
             both: None
             for left in found
             for right in inner
-            for both in _consistent(Wanted(*(one | other for one, other in zip(left, right, strict=True))))
+            for both in _consistent(
+                Wanted(left.required | right.required, left.forbidden | right.forbidden, left.groups | right.groups)
+            )
         }
         if len(found) > most:
             return None

@@ -8,15 +8,15 @@ from typing import Any
 from ..errors import GrammarUnsupported
 from .expand import HOLDS, Expander, Fact, Keyword, Option, State
 from .formats import ANNOTATION_FORMATS, FORMATS, REFUSED_FORMATS
-from .schemas import Schema
+from .schemas import NOTHING_VALID, Schema
 from .values import KINDS, Named, exact
 
 _NUMBER, _STRING = frozenset(("number",)), frozenset(("string",))
-_SCALARS = ("null", "boolean", "number", "string")
+SCALARS = ("null", "boolean", "number", "string")
 
 
-def _with(**fields: Any) -> Fact:
-    """The fact that the value satisfies a constraint."""
+def satisfies(**fields: Any) -> Fact:
+    """The fact that a scalar satisfies a constraint (`StringConstraint`, `NumberConstraint`, or `ScalarClause`)."""
     return lambda clause: clause.intersect(**fields)
 
 
@@ -33,7 +33,7 @@ def _no_type(expander: Expander, schema: Schema, value: Any) -> list[Option]:
     if expander.kind in types:
         return []
     if expander.kind == "number" and "integer" in types:
-        return [Option(facts=(_with(fractional=True),))]
+        return [Option(facts=(satisfies(fractional=True),))]
     return HOLDS
 
 
@@ -46,11 +46,53 @@ def _named(expander: Expander, schema: Schema, name: str) -> Named:
     return found
 
 
+#: What a schema may hold that only lists values.
+_LISTING = frozenset(("type", "enum", "const"))
+
+
+def listed_values(expander: Expander, schema: Schema, kind: str) -> frozenset[Any] | None:
+    """The values of `kind`, of scalars, that satisfy a schema that only lists values; None for other schemas."""
+    key = schema.number, kind
+    if key not in expander.listed:
+        expander.listed[key] = _read_listed(expander, schema, kind)
+    return expander.listed[key]
+
+
+def _read_listed(expander: Expander, schema: Schema, kind: str) -> frozenset[Any] | None:
+    keywords = expander.checked(schema).keywords
+    if keywords.keys() == {"$ref"}:
+        return listed_values(expander, expander.store.resolve(schema, "$ref"), kind)
+    if not keywords or not keywords.keys() <= _LISTING or keywords.keys() == {"type"}:
+        return None
+    found = [frozenset(_named(expander, schema, n).scalars.get(kind, ())) for n in keywords if n != "type"]
+    values = found[0].intersection(*found[1:])
+    types = keywords.get("type", kind)
+    types = [types] if isinstance(types, str) else types
+    if kind in types:
+        return values
+    if kind == "number" and "integer" in types:
+        return frozenset(value for value in values if value.denominator == 1)
+    return frozenset()
+
+
+def listed_scalars(expander: Expander, schema: Schema) -> frozenset[tuple[str, Any]] | None:
+    """The values, with their kinds, of a schema that only lists scalars; None for other schemas."""
+    if schema.number <= NOTHING_VALID or expander.kinds(frozenset((expander.store.literal(schema),))) == KINDS:
+        return None
+    found: set[tuple[str, Any]] = set()
+    for kind in expander.kinds(frozenset((expander.store.literal(schema),))):
+        values = listed_values(expander, schema, kind) if kind in SCALARS else None
+        if values is None:
+            return None
+        found.update((kind, value) for value in values)
+    return frozenset(found)
+
+
 def _values(name: str) -> Keyword:
     def positive(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
         named = _named(expander, schema, name)
         kind = expander.kind
-        if kind in _SCALARS:
+        if kind in SCALARS:
             scalars = named.scalars.get(kind)
             return scalars is not None and state.clause.intersect(allowed=frozenset(scalars))
         composites = named.composites.get(kind, [])
@@ -61,8 +103,8 @@ def _values(name: str) -> Keyword:
         named = _named(expander, schema, name)
         if not named.has(expander.kind):
             return HOLDS
-        if expander.kind in _SCALARS:
-            return [Option(facts=(_with(excluded=frozenset(named.scalars[expander.kind])),))]
+        if expander.kind in SCALARS:
+            return [Option(facts=(satisfies(excluded=frozenset(named.scalars[expander.kind])),))]
         derived = (expander.store.derived(value, schema) for value in named.composites[expander.kind])
         return [Option(tuple((*expander.store.literal(other, False), ()) for other in derived))]
 
@@ -84,7 +126,7 @@ def _bound(name: str) -> Keyword:
 
     def negative(expander: Expander, schema: Schema, value: Any) -> list[Option]:
         bound, is_open = number(schema, value)
-        return [Option(facts=(_with(**{other: bound, f"exclusive_{other}": not is_open}),))]
+        return [Option(facts=(satisfies(**{other: bound, f"exclusive_{other}": not is_open}),))]
 
     return Keyword(_NUMBER, positive, negative)
 
@@ -103,7 +145,7 @@ def _exclusive_bound(name: str) -> Keyword:
     def negative(expander: Expander, schema: Schema, value: Any) -> list[Option]:
         if isinstance(value, bool):
             return []
-        return [Option(facts=(_with(**{other: exact(value, schema.place(name))}),))]
+        return [Option(facts=(satisfies(**{other: exact(value, schema.place(name))}),))]
 
     return Keyword(_NUMBER, positive, negative)
 
@@ -113,7 +155,7 @@ def _multiple(expander: Expander, schema: Schema, value: Any, state: State, scop
 
 
 def _no_multiple(expander: Expander, schema: Schema, value: Any) -> list[Option]:
-    return [Option(facts=(_with(non_multiples=frozenset((exact(value, schema.place("multipleOf")),))),))]
+    return [Option(facts=(satisfies(non_multiples=frozenset((exact(value, schema.place("multipleOf")),))),))]
 
 
 # ------------------------------------------------------------------------------------------------------------ strings
@@ -122,7 +164,7 @@ def _min_length(expander: Expander, schema: Schema, value: Any, state: State, sc
 
 
 def _no_min_length(expander: Expander, schema: Schema, value: Any) -> list[Option]:
-    return [Option(facts=(_with(max_length=int(value) - 1),))] if value > 0 else []
+    return [Option(facts=(satisfies(max_length=int(value) - 1),))] if value > 0 else []
 
 
 def _max_length(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
@@ -130,7 +172,7 @@ def _max_length(expander: Expander, schema: Schema, value: Any, state: State, sc
 
 
 def _no_max_length(expander: Expander, schema: Schema, value: Any) -> list[Option]:
-    return [Option(facts=(_with(min_length=int(value) + 1),))]
+    return [Option(facts=(satisfies(min_length=int(value) + 1),))]
 
 
 def _pattern(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
@@ -140,7 +182,7 @@ def _pattern(expander: Expander, schema: Schema, value: Any, state: State, scope
 
 def _no_pattern(expander: Expander, schema: Schema, value: Any) -> list[Option]:
     expander.places.setdefault(value, schema.place("pattern"))
-    return [Option(facts=(_with(not_patterns=frozenset((value,))),))]
+    return [Option(facts=(satisfies(not_patterns=frozenset((value,))),))]
 
 
 def _format_fields(expander: Expander, schema: Schema, value: str) -> dict[str, Any] | None:
@@ -176,11 +218,11 @@ def _no_format(expander: Expander, schema: Schema, value: Any) -> list[Option]:
     if fields is None:
         return []
     if "formats" in fields:
-        return [Option(facts=(_with(not_formats=fields["formats"]),))]
+        return [Option(facts=(satisfies(not_formats=fields["formats"]),))]
     return [
-        Option(facts=(_with(fractional=True),)),
-        Option(facts=(_with(maximum=fields["minimum"], exclusive_maximum=True),)),
-        Option(facts=(_with(minimum=fields["maximum"], exclusive_minimum=True),)),
+        Option(facts=(satisfies(fractional=True),)),
+        Option(facts=(satisfies(maximum=fields["minimum"], exclusive_maximum=True),)),
+        Option(facts=(satisfies(minimum=fields["maximum"], exclusive_minimum=True),)),
     ]
 
 

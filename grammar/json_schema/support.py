@@ -13,7 +13,10 @@ SUPPORT: dict[str, tuple[str, str]] = {
     "properties": ("exact", "in declared order, or in any order while the sets of names seen stay within a limit"),
     "required": ("exact", "names that `properties` does not declare come behind those that it does"),
     "additionalProperties": ("exact", ""),
-    "patternProperties": ("exact", "up to 8 patterns in one object"),
+    "patternProperties": (
+        "exact",
+        "patterns may sort the names of one object into 256 classes; of any number of them if no two match one name",
+    ),
     "propertyNames": ("exact", ""),
     "minProperties": (
         "exact within a limit",
@@ -38,7 +41,8 @@ SUPPORT: dict[str, tuple[str, str]] = {
     "maxItems": ("exact", ""),
     "uniqueItems": (
         "exact within a limit",
-        "where there is at most one item, or all are of one finite set of scalars; otherwise refused, and its negation",
+        "where there is at most one item, or all are of up to 56 scalars (12 where the items are not alike); otherwise "
+        "refused, and its negation",
     ),
     "minLength": ("exact", "in code points; an escaped surrogate pair is one"),
     "maxLength": ("exact", "as `minLength`"),
@@ -50,7 +54,11 @@ SUPPORT: dict[str, tuple[str, str]] = {
     "exclusiveMaximum": ("exact", "as `exclusiveMinimum`"),
     "multipleOf": ("exact within a limit", "`Limits.max_remainder_states`"),
     "allOf": ("exact", ""),
-    "anyOf": ("exact", "`Limits.max_schema_alternatives` bounds what alternatives multiply to"),
+    "anyOf": (
+        "exact",
+        "alternatives of objects that multiply are one automaton, of up to `Limits.max_schema_states` states; those of "
+        "others, and with unevaluated keywords, up to `Limits.max_schema_alternatives`",
+    ),
     "oneOf": ("exact", "exactly one; as `anyOf`"),
     "not": ("exact", "of all keywords but `uniqueItems` and the unevaluated ones"),
     "if": ("exact", "with `then` and `else`"),

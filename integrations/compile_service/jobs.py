@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from .futures import CompileFuture
 from .requests import CompileRequest
+
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(eq=False)
@@ -25,6 +29,13 @@ class Job:
     lost: int = 0
     #: Results of it that were damaged when they arrived.
     damaged: int = 0
+    #: The admission class, or whatever else shares out before tenants do.
+    group: str = ""
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """Group and tenant."""
+        return self.group, self.tenant
 
     @property
     def key(self) -> tuple[str, float, float]:
@@ -32,19 +43,45 @@ class Job:
         return self.request.key, self.time_limit_s, self.cpu_limit_s
 
 
-class JobQueue:
-    """Jobs that wait for a worker.
+class _Turns(Generic[K]):
+    """Whose turn it is: who has the fewest jobs running, then who has had the least time.
 
-    The highest priority goes first; of one priority the tenant with the fewest jobs running, then the one that has had
-    the least time so far; of one tenant the oldest job. A tenant that was away starts level with the one served
-    last: time that it did not use is not saved up.
+    Who was away starts level with the one served last: time that was not used is not saved up.
     """
 
     def __init__(self) -> None:
-        self._lanes: dict[tuple[int, str], OrderedDict[int, Job]] = {}
-        self._running: dict[str, int] = {}
-        self._used: dict[str, float] = {}
+        self._running: dict[K, int] = {}
+        self._used: dict[K, float] = {}
         self._level = 0.0
+
+    def pick(self, names: Iterable[K]) -> K:
+        return min(names, key=lambda name: (self._running.get(name, 0), self._used.get(name, 0.0)))
+
+    def begin(self, name: K) -> None:
+        self._running[name] = self._running.get(name, 0) + 1
+        self._level = max(self._level, self._used.get(name, 0.0))
+
+    def finish(self, name: K, seconds: float, most: int) -> None:
+        """`most`: entries to keep beyond 1,024."""
+        self._running[name] -= 1
+        if not self._running[name]:
+            del self._running[name]
+        self._used[name] = max(self._used.get(name, 0.0), self._level) + seconds
+        if len(self._used) > most + 1024:
+            self._used = {name: used for name, used in self._used.items() if used > self._level}
+
+
+class JobQueue:
+    """Jobs that wait for a worker.
+
+    The highest priority goes first; of one priority the group with the fewest jobs running, then the one that has had
+    the least time so far; of one group the tenant in the same way; of one tenant the oldest job.
+    """
+
+    def __init__(self) -> None:
+        self._lanes: dict[tuple[int, tuple[str, str]], OrderedDict[int, Job]] = {}
+        self._groups: _Turns[str] = _Turns()
+        self._owners: _Turns[tuple[str, str]] = _Turns()
         self._count: dict[str, int] = {}
         self.total = 0
         self.total_bytes = 0
@@ -55,7 +92,7 @@ class JobQueue:
 
     def push(self, job: Job, *, again: bool = False) -> None:
         """Let a job wait; `again`: in front of its tenant's others, because it had its turn already."""
-        lane = self._lanes.setdefault((job.priority, job.tenant), OrderedDict())
+        lane = self._lanes.setdefault((job.priority, job.owner), OrderedDict())
         lane[job.number] = job
         if again:
             lane.move_to_end(job.number, last=False)
@@ -65,11 +102,11 @@ class JobQueue:
 
     def remove(self, job: Job) -> bool:
         """Take a job out; False where it does not wait."""
-        lane = self._lanes.get((job.priority, job.tenant))
+        lane = self._lanes.get((job.priority, job.owner))
         if lane is None or lane.pop(job.number, None) is None:
             return False
         if not lane:
-            del self._lanes[job.priority, job.tenant]
+            del self._lanes[job.priority, job.owner]
         self.total -= 1
         self.total_bytes -= len(job.request.payload)
         self._count[job.tenant] -= 1
@@ -88,20 +125,17 @@ class JobQueue:
         if not self._lanes:
             return None
         highest = max(priority for priority, _ in self._lanes)
-        tenants = [tenant for priority, tenant in self._lanes if priority == highest]
-        tenant = min(tenants, key=lambda name: (self._running.get(name, 0), self._used.get(name, 0.0)))
-        job = next(iter(self._lanes[highest, tenant].values()))
+        owners = [owner for priority, owner in self._lanes if priority == highest]
+        group = self._groups.pick(name for name, _ in owners)
+        owner = self._owners.pick(owner for owner in owners if owner[0] == group)
+        job = next(iter(self._lanes[highest, owner].values()))
         self.remove(job)
-        self._running[tenant] = self._running.get(tenant, 0) + 1
-        self._level = max(self._level, self._used.get(tenant, 0.0))
+        self._groups.begin(group)
+        self._owners.begin(owner)
         return job
 
     def finished(self, job: Job, seconds: float) -> None:
         """A job that `pop` gave has used a worker for so long."""
-        tenant = job.tenant
-        self._running[tenant] -= 1
-        if not self._running[tenant]:
-            del self._running[tenant]
-        self._used[tenant] = max(self._used.get(tenant, 0.0), self._level) + seconds
-        if len(self._used) > 2 * len(self._count) + 1024:
-            self._used = {name: used for name, used in self._used.items() if used > self._level}
+        most = 2 * len(self._count)
+        self._groups.finish(job.group, seconds, most)
+        self._owners.finish(job.owner, seconds, most)

@@ -75,6 +75,7 @@ class CompileService:
         *,
         priority: int = 0,
         tenant: str = "",
+        group: str = "",
         time_limit_s: float | None = None,
         cpu_limit_s: float | None = None,
     ) -> CompileFuture:
@@ -83,8 +84,8 @@ class CompileService:
         `grammar` is one from `stepmask.regex` and so on, or a specification that the worker reads itself:
         ``{"kind": "lark", "text": ..., "start": "root"}``, the kind's function with its arguments. A specification
         costs the caller 10 us, a grammar 0.3 ms as a rule and 1.4 s with 50,000 options. Jobs of a higher `priority`
-        go first; among equals the `tenant` that has had the least. The limits of time are those of `bounds` unless
-        given.
+        go first; among equals the `group` that has had the least, and of that the `tenant`. The limits of time are
+        those of `bounds` unless given.
 
         Raises at once: `CompileQueueFull`; `CompileServiceClosed`; the `GrammarError`s that are cheap to see (too large
         a text, no JSON, an unknown kind); `TypeError` for what is no grammar. The future raises besides `GrammarError`:
@@ -104,7 +105,7 @@ class CompileService:
                 raise CompileServiceClosed(self._closed)
             known = self._kept.get(request.key)
             if known is None:
-                self._wait_in_line(request, future, priority, tenant, times)
+                self._wait_in_line(request, future, priority, (group, tenant), times)
             self._counts.submitted += 1
             self._counts.answered += isinstance(known, CompiledGrammar)
             self._counts.answered_with_error += isinstance(known, Failure)
@@ -202,13 +203,19 @@ class CompileService:
 
     # ---------------------------------------------------------------------------------------------- with the lock held
     def _wait_in_line(
-        self, request: CompileRequest, future: CompileFuture, priority: int, tenant: str, times: tuple[float, float]
+        self,
+        request: CompileRequest,
+        future: CompileFuture,
+        priority: int,
+        owner: tuple[str, str],
+        times: tuple[float, float],
     ) -> None:
         job = self._open.get((request.key, *times))
         if job is None:
+            group, tenant = owner
             self._check_room(request, tenant)
             self._next_number += 1
-            job = Job(self._next_number, request, tenant, priority, *times)
+            job = Job(self._next_number, request, tenant, priority, *times, group=group)
             self._open[job.key] = self._all[job.number] = job
             self._queue.push(job)
         else:

@@ -118,15 +118,20 @@ class Supervisor:
         self._end_all()
 
     def turn(self, timeout: float | None) -> None:
-        """Wait so many seconds at most for something to do, and do it. An error ends the service."""
+        """Wait so many seconds at most for something to do, and do it, of answers so many as a poll may take.
+
+        An error ends the service.
+        """
         selector = self._selector
         if selector is None or self._stopping:
             return
         try:
+            left = None if self.is_threaded else self._bounds.max_answers_per_poll
             for key, _ in selector.select(timeout):
                 if key.data is None:
                     os.eventfd_read(self._bell)
-                elif key.data in self._workers:
+                elif key.data in self._workers and left != 0:
+                    left = None if left is None else left - 1
                     self._receive(key.data)
             self._end_what_is_late(time.monotonic())
             self._fill(time.monotonic())

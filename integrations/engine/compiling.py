@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...grammar.expression import Grammar
+from .admission import Admission
 from .request import Handle
 
 if TYPE_CHECKING:
@@ -25,8 +26,12 @@ class Compiling:
     for a request that cannot be served.
     """
 
-    def __init__(self, service: CompileService | None, enqueue: Callable[[Handle], None]) -> None:
+    def __init__(
+        self, service: CompileService | None, enqueue: Callable[[Handle], None], admission: Admission | None = None
+    ) -> None:
+        """`admission`: compiles take turns by its classes too."""
         self._service = service
+        self._admission = admission
         self._enqueue = enqueue
         self._waiting: dict[Handle, list[Future[Any]]] = {}
         self._changed = threading.Lock()
@@ -48,8 +53,9 @@ class Compiling:
                 raise ValueError(
                     "the grammar is not compiled, and this engine has no compile service (Engine(compiler=...))"
                 )
+            group = "" if self._admission is None else self._admission.of(handle.request).name
             handle.compiling = self._service.submit(
-                grammar, priority=handle.request.priority, tenant=handle.request.tenant
+                grammar, priority=handle.request.priority, tenant=handle.request.tenant, group=group
             )
         elif isinstance(grammar, Future):
             handle.compiling = grammar

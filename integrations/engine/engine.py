@@ -21,6 +21,7 @@ from ...masks.arena import ACCEPTED, TOO_DEEP, UNFINISHED
 from ...masks.errors import StackLimitError
 from ..text.in_process import InProcessText
 from ..text.output import TextOutput
+from .admission import Admission
 from .collector import StepCollector
 from .compiling import Compiling
 from .feed import Feed
@@ -28,7 +29,8 @@ from .grammar import Rows, StepPlan
 from .model import Model
 from .recorder import Recorder, StepClock, count_outcomes
 from .request import FinishReason, Handle, Request
-from .scheduler import Slots
+from .scheduler import FairSlots, Slots
+from .shares import SharedRows
 from .texts import Texts
 
 if TYPE_CHECKING:
@@ -58,7 +60,8 @@ class Engine:
     second thread makes masks ahead during each forward pass, which changes no token either. `compiler` is the
     `CompileService` for requests whose grammar is not compiled yet: they wait for it without a slot. `text` makes the
     text of answers: `InProcessText`, the default, or `TextProcess`, so that nothing but the loop runs in this process.
-    `rows`: how the rows' grammars are stepped, instead of `Rows` with these settings.
+    `admission`: classes and tenants have shares of slots, fuel and compiles; without it, first come, first served.
+    `rows`: how the rows' grammars are stepped, instead of `Rows` or `SharedRows` with these settings.
 
     `overlap`: the forward pass goes on while the host plans (`OverlappedModel`). `forced`: a token that is the only
     legal one is taken without logits, and a run of such tokens goes through one forward pass (`RunModel`), as far as it
@@ -84,19 +87,32 @@ class Engine:
         overlap: bool = False,
         forced: bool = False,
         spare_rows: int = 0,
+        admission: Admission | None = None,
         clock: Callable[[], float] = time.perf_counter,
         recorder: Recorder | None = None,
-        rows: Rows | None = None,
+        rows: Rows | SharedRows | None = None,
     ) -> None:
         self.recorder = recorder or Recorder()
         self.recorder.open(slots)
         self._model = model
         self._max_length = max_length
+        self._admission = admission
         self._slots: Slots[Handle] = Slots(slots, refill=refill)
-        self._compiling = Compiling(compiler, self._enqueue)
+        if admission is not None:
+            self._slots = FairSlots(
+                slots, lambda handle: (admission.of(handle.request), handle.request.tenant), refill=refill
+            )
+        self._compiling = Compiling(compiler, self._enqueue, admission)
         self._texts = Texts(text or InProcessText(vocabulary))
         self._feed = Feed(model, slots, max_length, spare_rows, runs=forced, overlap=overlap)
-        self._rows = rows or Rows(vocabulary, slots, model.vocabulary_size, budget_us, prefetch=prefetch)
+        width = model.vocabulary_size
+        self._rows: Rows | SharedRows
+        if rows is not None:
+            self._rows = rows
+        elif admission is not None:
+            self._rows = SharedRows(vocabulary, slots, width, budget_us, admission, prefetch=prefetch)
+        else:
+            self._rows = Rows(vocabulary, slots, width, budget_us, prefetch=prefetch)
         self._numbers = itertools.count(1)
         self._clock = StepClock(clock)
         self._overlap = overlap
@@ -112,7 +128,7 @@ class Engine:
             self._feed.touch()
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> Rows | SharedRows:
         """How the rows' grammars are stepped."""
         return self._rows
 
@@ -134,17 +150,19 @@ class Engine:
     def submit(self, request: Request) -> Handle:
         """Queue a request. Raises ValueError if this engine cannot serve it, and as `CompileService.submit`."""
         request.check(self._model.vocabulary_size, self._max_length)
+        if self._admission is not None:
+            self._admission.of(request)
         handle = Handle(request, self, next(self._numbers))
         self._compiling.add(handle)
         return handle
 
     def encode(self, text: str) -> Future[list[int]]:
         """A prompt's token ids, made where answers' texts are; a request may have the future as its `prompt_ids`."""
-        return self._texts.output.encode(text)
+        return self._texts.encode(text)
 
     def text_of(self, answer: int) -> str:
         """`TextOutput.text_of` of a request's answer."""
-        return self._texts.output.text_of(answer)
+        return self._texts.text_of(answer)
 
     def _enqueue(self, handle: Handle) -> None:
         handle.request.check(self._model.vocabulary_size, self._max_length)
@@ -412,7 +430,7 @@ class Engine:
 
     def _take_texts(self) -> None:
         """Let go of the step's tokens, and end the requests whose text is complete."""
-        self._texts.output.flush()
+        self._texts.flush()
         for handle in self._texts.take():
             self._finish_running(handle, "stop")
 

@@ -107,6 +107,39 @@ class Rows:
             self._batch.remove(int(self._batch_slots[row]))
             self._batch_slots[row] = NO_SLOT
 
+    @property
+    def plan_left(self) -> int:
+        """What the plans of this step have left of its fuel."""
+        return self._plan_left
+
+    @plan_left.setter
+    def plan_left(self, fuel: int) -> None:
+        self._plan_left = fuel
+
+    def share(self, plan_fuel: int, settle_fuel: int) -> None:
+        """Have so much fuel from here on, in a step, instead of what the budget gives."""
+        self._plan_fuel = self._plan_left = max(1, plan_fuel)
+        self._batch.settle_fuel = max(1, settle_fuel)
+
+    @property
+    def settle_fuel(self) -> int:
+        """Units of fuel that `settle` has to itself in a step."""
+        return self._batch.settle_fuel
+
+    def settle_more(self, fuel: int) -> None:
+        """Have so much more of it in this step, behind its last plan."""
+        self._batch.settler.fuel += fuel
+
+    def nothing(self, rows: int) -> npt.NDArray[np.int32]:
+        """Mask ids of rows that are not sampled, int32[rows]."""
+        return np.full(rows, _NOTHING, np.int32)
+
+    @property
+    def prefetch_counters(self) -> dict[str, int]:
+        """`Prefetcher.counters`; empty before the first forward pass with prefetch, or without."""
+        prefetcher = self._batch.prefetcher
+        return {} if prefetcher is None else prefetcher.counters
+
     def is_end(self, row: int, token: int) -> bool:
         """Whether `token` ends the row's answer."""
         return token in self._ends[row]

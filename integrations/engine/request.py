@@ -58,6 +58,8 @@ class Request:
     #: Whose compiles go first, and whom this one counts for (`CompileService.submit`).
     priority: int = 0
     tenant: str = ""
+    #: Its class, where the engine has some (`Admission`): "structured", "untrusted"; None: by whether it has a grammar.
+    admission: str | None = None
     #: Called for every token as it is made. It runs on the step thread: keep it short.
     on_token: TokenCallback | None = None
 
@@ -73,7 +75,8 @@ class Request:
             raise ValueError("prompt_ids is empty: a prompt has at least one token")
         if len(prompt_ids) >= max_length:
             raise ValueError(f"the prompt has {len(prompt_ids)} tokens; max_length {max_length} leaves no room")
-        if any(not stop for stop in self.stop) or isinstance(self.stop, str):
+        # What is no UTF-8 (a lone surrogate) raises UnicodeEncodeError, which is a ValueError.
+        if isinstance(self.stop, str) or not all(stop.encode() for stop in self.stop):
             raise ValueError("stop must be a sequence of texts that are not empty")
         for name, tokens in (("prompt_ids", prompt_ids), ("stop_token_ids", self.stop_token_ids)):
             if any(not 0 <= token < vocabulary_size for token in tokens):

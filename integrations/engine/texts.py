@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 from ..text.output import Final, TextOutput
 from .request import FinishReason, Handle
 
@@ -13,6 +15,8 @@ class Texts:
         self.output = output
         self._handles: dict[int, Handle] = {}
         self._reasons: dict[int, FinishReason] = {}
+        #: What the step has made so far: number, token (None: the end), log-probability.
+        self._made: list[tuple[int, int | None, float]] = []
 
     @property
     def ending(self) -> int:
@@ -29,7 +33,7 @@ class Texts:
     def put(self, handle: Handle, token: int, log_probability: float) -> None:
         """One more token of a request, with text or without."""
         if handle.answer is not None:
-            self.output.put(handle.answer, token, log_probability if handle.request.logprobs else 0.0)
+            self._made.append((handle.answer, token, log_probability if handle.request.logprobs else 0.0))
 
     def end(self, handle: Handle, reason: FinishReason) -> None:
         """The request has all its tokens."""
@@ -38,7 +42,27 @@ class Texts:
             handle.finish_reason = reason
         elif number in self._handles:
             self._reasons[number] = reason
-            self.output.end(number, reason)
+            self._made.append((number, None, 0.0))
+
+    def flush(self) -> None:
+        """Hand over what was made since the last call."""
+        for number, token, log_probability in self._made:
+            if token is None:
+                self.output.end(number)
+            else:
+                self.output.put(number, token, log_probability)
+        self._made.clear()
+        self.output.flush()
+
+    def encode(self, text: str) -> Future[list[int]]:
+        """`TextOutput.encode`."""
+        self.flush()
+        return self.output.encode(text)
+
+    def text_of(self, number: int) -> str:
+        """`TextOutput.text_of`, of everything that was made."""
+        self.flush()
+        return self.output.text_of(number)
 
     def take(self) -> list[Handle]:
         """Take the texts that are complete. The requests of them that still have a slot, which a stop string ended."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-#: Why an answer ended, as `finish` of a record has it: 1 + its place here. The engine's `FinishReason`s.
-REASONS = ("stop", "length", "cancelled", "error")
+#: The token of a record that says that an answer has ended.
+END = -1
 
 
 class TokenBytes:
@@ -117,14 +117,13 @@ class Answers:
     def take(self, records: npt.NDArray[np.void]) -> list[Ended]:
         """Append tokens; the answers that are over with that. What comes for an answer that is over is dropped."""
         ended = []
-        columns = (records[name].tolist() for name in ("answer", "token", "logprob", "finish"))
-        for number, token, logprob, finish in zip(*columns, strict=True):
+        for number, token, logprob in records.tolist():
             answer = self._open.get(number)
             if answer is None:
                 continue
-            if finish == 0:
+            if token != END:
                 answer.add(self._tokens[token], logprob)
-            if finish > 0 or answer.is_stopped:
+            if token == END or answer.is_stopped:
                 del self._open[number]
                 ended.append(Ended(number, answer))
         return ended

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 import weakref
@@ -33,10 +34,14 @@ class Connection:
     ring: Ring = field(init=False)
     bell: int = field(init=False)
     process: subprocess.Popen[bytes] = field(init=False)
+    #: Says whether there is a message, or the process has ended.
+    poll: select.poll = field(init=False)
 
     def __post_init__(self) -> None:
         """Start it. Raises OSError where that fails."""
         self.channel, theirs = Channel.pair()
+        self.poll = select.poll()
+        self.poll.register(self.channel.fileno(), select.POLLIN)
         descriptors: list[int] = []
         try:
             self.bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .answers import REASONS, Answers, Ended, TokenBytes
+from .answers import END, Answers, Ended, TokenBytes
 from .output import Final, Source, TextOutput, Tokenizer
 from .ring import RECORD
 
@@ -56,15 +56,12 @@ class InProcessText(TextOutput):
         return self._last
 
     def put(self, number: int, token: int, logprob: float) -> None:
-        self._take(number, token, logprob, 0)
-
-    def end(self, number: int, reason: str) -> None:
-        self._take(number, -1, 0.0, 1 + REASONS.index(reason))
-
-    def _take(self, number: int, token: int, logprob: float, finish: int) -> None:
         # Through a record, so that a log-probability is the same number here as in another process.
-        self._record[0] = number, token, logprob, finish, 0
+        self._record[0] = number, token, logprob
         self._finals += map(final_of, self._answers.take(self._record))
+
+    def end(self, number: int) -> None:
+        self.put(number, END, 0.0)
 
     def flush(self) -> None:
         """Nothing waits."""

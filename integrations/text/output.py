@@ -47,7 +47,7 @@ class TextOutput(ABC):
         """One more token; it is in the source already."""
 
     @abstractmethod
-    def end(self, number: int, reason: str) -> None:
+    def end(self, number: int) -> None:
         """No more tokens. The answer's `Final` comes later."""
 
     @abstractmethod
@@ -102,6 +102,8 @@ class Tokenizer:
             self._tokenizer = Reader.from_file(str(self._path))
         try:
             ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of the package's Rust code is no Exception
             raise ValueError(f"the text cannot be encoded: {error}") from error
         return ids

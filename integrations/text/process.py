@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import select
+import struct
 import time
 import weakref
 from collections import deque
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from ..messages import MAX_MESSAGE, Closed, unnamed_file
 from . import protocol
-from .answers import REASONS, Answers
+from .answers import END, Answers
 from .connection import Connection, give_up
 from .in_process import encode_into, final_of, token_bytes
 from .limits import TextLimits
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Records that are collected before they go into the ring, at most.
 _BLOCK = 256
+#: `RECORD`, for one at a time.
+_RECORD = struct.Struct("<qif")
 #: Seconds after which an engine that has nothing else to do looks again whether a full ring has room.
 _RETRY_S = 0.005
 
@@ -43,8 +46,7 @@ class _Open:
     source: Source
     stops: list[str]
     logprobs: bool
-    #: Why it ended, where it did.
-    reason: str | None = None
+    has_ended: bool = False
 
 
 @dataclass
@@ -90,7 +92,8 @@ class TextProcess(TextOutput):
         self._open: dict[int, _Open] = {}
         self._encoding: dict[int, tuple[str, Future[list[int]]]] = {}
         self._last = 0
-        self._block = np.zeros(_BLOCK, RECORD)
+        self._bytes = bytearray(_BLOCK * RECORD.itemsize)
+        self._block = np.frombuffer(self._bytes, RECORD)
         self._count = 0
         self._waiting: deque[npt.NDArray[np.void]] = deque()
         self._messages: deque[tuple[dict[str, Any], bytes]] = deque()
@@ -111,20 +114,17 @@ class TextProcess(TextOutput):
         return self._last
 
     def put(self, number: int, token: int, logprob: float) -> None:
-        self._append(number, token, logprob, 0)
+        self._append(number, token, logprob)
 
-    def end(self, number: int, reason: str) -> None:
+    def end(self, number: int) -> None:
         answer = self._open.get(number)
         if answer is not None:
-            answer.reason = reason
-            self._append(number, -1, 0.0, 1 + REASONS.index(reason))
+            answer.has_ended = True
+            self._append(number, END, 0.0)
 
     def flush(self) -> None:
-        if self._count:
-            self._waiting.append(self._block[: self._count].copy())
-            self._count = 0
         worker = self._worker
-        if worker is None or not (self._waiting or self._messages):
+        if worker is None or not (self._count or self._waiting or self._messages):
             return
         try:
             self._send_messages(worker)
@@ -133,6 +133,11 @@ class TextProcess(TextOutput):
             return
         written = 0
         # A token never overtakes the message that opens its answer.
+        if not (self._waiting or self._messages):
+            written = worker.ring.write(self._block[: self._count])
+        if written < self._count:
+            self._waiting.append(self._block[written : self._count].copy())
+        self._count = 0
         while self._waiting and not self._messages:
             block = self._waiting[0]
             n = worker.ring.write(block)
@@ -146,7 +151,7 @@ class TextProcess(TextOutput):
             self.counts.most_waiting = max(self.counts.most_waiting, sum(map(len, self._waiting)))
         if written:
             self.counts.written += written
-            os.eventfd_write(worker.bell, 1)
+            os.eventfd_write(worker.bell, written)
 
     def finals(self) -> list[Final]:
         self._receive_all()
@@ -247,9 +252,9 @@ class TextProcess(TextOutput):
             tokens = answer.source.token_ids
             logprobs = answer.source.log_probabilities if answer.logprobs else [0.0] * len(tokens)
             for token, logprob in zip(tokens, logprobs, strict=True):
-                self._append(number, token, logprob, 0)
-            if answer.reason is not None:
-                self._append(number, -1, 0.0, 1 + REASONS.index(answer.reason))
+                self._append(number, token, logprob)
+            if answer.has_ended:
+                self._append(number, END, 0.0)
         for number, (text, _) in list(self._encoding.items()):
             self._ask_to_encode(number, text)
 
@@ -282,11 +287,11 @@ class TextProcess(TextOutput):
         large = len(data) > MAX_MESSAGE // 8  # JSON may need six bytes for one
         self._messages.append(({"encode": number, "text": "" if large else text}, data if large else b""))
 
-    def _append(self, number: int, token: int, logprob: float, finish: int) -> None:
+    def _append(self, number: int, token: int, logprob: float) -> None:
         if self._count == len(self._block):
             self._waiting.append(self._block.copy())
             self._count = 0
-        self._block[self._count] = number, token, logprob, finish, 0
+        _RECORD.pack_into(self._bytes, RECORD.itemsize * self._count, number, token, logprob)
         self._count += 1
         if self._answers is not None:
             for ended in self._answers.take(self._block[: self._count]):
@@ -315,11 +320,9 @@ class TextProcess(TextOutput):
             self._messages.popleft()
 
     def _receive_all(self) -> None:
-        while self._worker is not None:
+        while self._worker is not None and self._worker.poll.poll(0):
             try:
-                message = protocol.receive(self._worker.channel, wait=False)
-            except BlockingIOError:
-                return
+                message = protocol.receive(self._worker.channel)
             except Closed:
                 self._replace()
                 return

@@ -36,9 +36,9 @@ def send(
         os.close(descriptor)
 
 
-def receive(channel: Channel, *, wait: bool) -> tuple[int, int, int, int, bytes, bytes]:
+def receive(channel: Channel) -> tuple[int, int, int, int, bytes, bytes]:
     """The next message: kind, number, kept, stopped, both texts. Raises as `Channel.receive_data`."""
-    data, descriptors = channel.receive_data(wait=wait)
+    data, descriptors = channel.receive_data()
     kind, number, kept, stopped, first, second = _HEAD.unpack_from(data)
     texts = data[_HEAD.size :]
     if descriptors:

@@ -58,13 +58,18 @@ class _Worker:
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor == self._bell:
-                    os.eventfd_read(self._bell)
                     self._take_tokens()
                 else:
                     self._take_message()
 
     def _take_tokens(self) -> None:
-        while len(records := self._ring.read(_MOST)):
+        try:
+            count = os.eventfd_read(self._bell)  # as many records as were written since the last time
+        except BlockingIOError:
+            return
+        while count:
+            records = self._ring.read(min(count, _MOST))
+            count -= len(records)
             # The message that opens an answer was sent before its first token was written.
             newest = int(records["answer"].max())
             while not self._answers.is_known(newest):
@@ -75,6 +80,7 @@ class _Worker:
                 protocol.send(
                     self._channel, protocol.FINAL, final.number, final.kept, found, final.text, final.logprobs
                 )
+            self._ring.release()
 
     def _take_message(self) -> None:
         message, descriptors = self._channel.receive()

@@ -15,6 +15,7 @@ from .grammars import (
     D_EDGES,
     D_FLAGS,
     D_MASK,
+    D_NAMED,
     D_SINGLE_BYTE,
     D_SINGLE_TARGET,
     D_TOKEN_ID,
@@ -34,6 +35,21 @@ def _read(array: torch.Tensor, place: torch.Tensor, chosen: torch.Tensor, other:
     return torch.where(chosen, array[torch.where(chosen, place, 0)].to(torch.int64), other)
 
 
+def ends_of(g: DeviceGrammars, token: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(is the token of each of `rows` an end token of the row, and a legal one)."""
+    slot = torch.arange(g.ends.tokens.shape[1], dtype=torch.int32, device=g.device)
+    same = (g.ends.tokens == token[:, None]) & (slot < g.ends.count[:, None]) & rows[:, None]
+    return same.any(1), (same & ((g.end_allowed[:, None] >> slot) & 1 != 0)).any(1)
+
+
+def end_bits_of(g: DeviceGrammars, all_of_them: torch.Tensor, named: torch.Tensor) -> torch.Tensor:
+    """int32 of each row's legal end tokens: all, or those whose bits of the grammar's named tokens are set."""
+    slot = torch.arange(g.ends.tokens.shape[1], device=g.device)
+    names = g.end_names.to(torch.int64)
+    bits = ((named[:, None] >> names.clamp(min=0)) & 1) * (names >= 0)
+    return torch.where(all_of_them, -1, (bits << slot).sum(1)).to(torch.int32)
+
+
 def run(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> None:
     """Advance the rows of `grammars` by `tokens`; None: only look up their masks."""
     g = grammars
@@ -44,11 +60,7 @@ def run(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> None:
     if tokens is not None:
         token = torch.where(active, tokens, -1).to(torch.int64)
         open_row = active & (state != FINISHED_STATE)
-        mask = _read(image, entry[:, D_MASK] + state, open_row, -1)
-        final = (_read(image_bytes, entry[:, D_FLAGS] + state, open_row, 0) & FINAL) != 0
-        slot = torch.arange(g.ends.tokens.shape[1], device=g.device)
-        is_end = ((g.ends.tokens == token[:, None]) & (slot < g.ends.count[:, None])).any(1) & open_row & (token >= 0)
-        ends_now = is_end & final & ((position >= g.min_tokens) | (mask == _EMPTY))
+        is_end, ends_now = ends_of(g, token, open_row & (token >= 0))
         target = torch.full_like(state, -1)
         starts = entry[:, D_TOKEN_START] + state
         edge, last = _read(image, starts, open_row, 0), _read(image, starts + 1, open_row, 0)
@@ -80,7 +92,8 @@ def run(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> None:
     final = (_read(image_bytes, entry[:, D_FLAGS] + state, open_row, 0) & FINAL) != 0
     end = final & ((position >= g.min_tokens) | (mask == _EMPTY))
     g.mask_ids.copy_(torch.where(active, mask, g.mask_ids))
-    g.end_allowed.copy_(torch.where(active, -end.to(torch.int32), g.end_allowed))
+    named = _read(image, entry[:, D_NAMED] + state, open_row, 0)
+    g.end_allowed.copy_(torch.where(active, end_bits_of(g, end, named), g.end_allowed))
 
 
 def _next_state(

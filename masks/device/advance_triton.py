@@ -30,6 +30,7 @@ D_TOKEN_START = tl.constexpr(_g.D_TOKEN_START)
 D_TOKEN_ID = tl.constexpr(_g.D_TOKEN_ID)
 D_TOKEN_TARGET = tl.constexpr(_g.D_TOKEN_TARGET)
 D_MASK = tl.constexpr(_g.D_MASK)
+D_NAMED = tl.constexpr(_g.D_NAMED)
 D_CLASSES = tl.constexpr(_g.D_CLASSES)
 D_FIELDS = tl.constexpr(_g.D_FIELDS)
 #: Rows of one program.
@@ -54,10 +55,36 @@ def next_state(entry, image, image_bytes, state, byte, active):
     return tl.where(fits, single, target)
 
 
+@triton.jit
+def ends_of(token, row, rows, ends, end_counts, end_allowed, ENDS: tl.constexpr):
+    """Of each lane in `rows`: is its token an end token of the row, and is that one legal?"""
+    is_end = row < 0
+    legal = row < 0
+    allowed = tl.load(end_allowed + row, mask=rows, other=0)
+    count = tl.load(end_counts + row, mask=rows, other=0)
+    for i in range(tl.max(count, 0)):
+        own = rows & (i < count)
+        same = own & (tl.load(ends + row * ENDS + i, mask=own, other=-1) == token) & (token >= 0)
+        is_end = is_end | same
+        legal = legal | (same & (((allowed >> i) & 1) != 0))
+    return is_end, legal
+
+
+@triton.jit
+def end_bits_of(all_of_them, named, row, rows, end_names, end_counts, ENDS: tl.constexpr):
+    """Bits of each lane's legal end tokens: all, or those whose bits of the grammar's named tokens are set."""
+    bits = tl.where(all_of_them, -1, 0)
+    count = tl.load(end_counts + row, mask=rows & (named != 0), other=0)
+    for i in range(tl.max(count, 0)):
+        name = tl.load(end_names + row * ENDS + i, mask=rows & (i < count), other=-1)
+        bits = bits | tl.where(name >= 0, ((named >> tl.maximum(name, 0)) & 1) << i, 0)
+    return bits
+
+
 @triton.jit(do_not_specialize=["vocabulary", "rows"])
 def advance(
     image, image_bytes, directory, token_start, token_bytes, token_text, vocabulary, grammars, states, positions,
-    min_tokens, ends, end_counts, tokens, mask_ids, end_allowed, accepted, rows,
+    min_tokens, ends, end_counts, end_names, tokens, mask_ids, end_allowed, accepted, rows,
     ENDS: tl.constexpr, LANES: tl.constexpr, MOVE: tl.constexpr,
 ):  # fmt: skip
     """Move each row by its token where MOVE, then write its mask id and whether it may end."""
@@ -74,16 +101,7 @@ def advance(
     if MOVE:
         token = tl.load(tokens + row, mask=active, other=-1)
         open_row = active & (state != FINISHED_STATE)
-        mask = tl.load(image + masks + state, mask=open_row, other=-1)
-        final = (tl.load(image_bytes + flags_at + state, mask=open_row, other=0) & FINAL) != 0
-        is_end = row < 0
-        count = tl.load(end_counts + row, mask=active, other=0)
-        for i in range(tl.max(count, 0)):
-            end = tl.load(ends + row * ENDS + i, mask=active & (i < count), other=-1)
-            is_end = is_end | ((end == token) & (i < count))
-        is_end = is_end & open_row & (token >= 0)
-        ends_now = is_end & final & ((position >= minimum) | (mask == EMPTY))
-        # What the grammar names comes first; such tokens are no end tokens (`DeviceGrammars.start`).
+        is_end, ends_now = ends_of(token, row, open_row, ends, end_counts, end_allowed, ENDS)
         target = tl.full((LANES,), -1, tl.int32)
         starts = tl.load(entry + D_TOKEN_START, mask=open_row, other=0)
         edge = tl.load(image + starts + state, mask=open_row, other=0)
@@ -120,7 +138,10 @@ def advance(
     final = (tl.load(image_bytes + flags_at + state, mask=open_row, other=0) & FINAL) != 0
     end = final & ((position >= minimum) | (mask == EMPTY))
     tl.store(mask_ids + row, mask, mask=active)
-    tl.store(end_allowed + row, tl.where(end, -1, 0), mask=active)
+    named_at = tl.load(entry + D_NAMED, mask=open_row, other=0)
+    named = tl.load(image + named_at + state, mask=open_row, other=0)
+    bits = end_bits_of(end, named, row, open_row, end_names, end_counts, ENDS)
+    tl.store(end_allowed + row, bits, mask=active)
 
 
 def launch_of(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -135,7 +156,7 @@ def launch_of(grammars: DeviceGrammars, tokens: torch.Tensor | None) -> tuple[tu
             g.token_bytes,
             g.token_text,
         ),
-        *(g.vocabulary.size, g.grammar, g.state, g.position, g.min_tokens, g.ends.tokens, g.ends.count),
+        *(g.vocabulary.size, g.grammar, g.state, g.position, g.min_tokens, g.ends.tokens, g.ends.count, g.end_names),
         *(g.state if tokens is None else tokens, g.mask_ids, g.end_allowed, g.accepted, g.state.shape[0]),
     )
     return arguments, {"ENDS": g.ends.tokens.shape[1], "LANES": LANES, "MOVE": tokens is not None, **OPTIONS}

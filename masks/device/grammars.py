@@ -21,11 +21,12 @@ from ..ready import Ready, build
 from ..tables import KIND_DENSE, KIND_EMPTY, KIND_LIST, KIND_SHIFT, KIND_SINGLE, UNCONSTRAINED
 from ..trie import V_TOKEN_BYTES, V_TOKEN_START, V_TOKEN_TEXT, tables_of
 from .images import Images, MaskSet
-from .pushdowns import LEVELS, DevicePushdowns
+from .pushdowns import LEVELS, MAX_NAMED, DevicePushdowns, Prepared, prepare
 from .sampler import triton_is_usable
 from .tables import DeviceEnds, device_array
 
 if TYPE_CHECKING:
+    from ...grammar.automaton import Automaton
     from ..compiled import CompiledGrammar
     from ..vocabulary import Vocabulary
     from .mirror import PoolMirror
@@ -42,9 +43,10 @@ if TYPE_CHECKING:
     D_TOKEN_ID,  # int32[token edges]
     D_TOKEN_TARGET,  # int32[token edges]
     D_MASK,  # int32[states] mask id, -1 where no token can end
+    D_NAMED,  # int32[states] which of the named tokens may come next: bit i for the i-th
     D_CLASSES,
     D_FIELDS,
-) = range(12)
+) = range(13)
 _BYTE_SECTIONS = {D_BYTE_CLASS: "byte_class", D_FLAGS: "state_flags", D_SINGLE_BYTE: "single_byte"}
 _WORD_SECTIONS = {
     D_EDGES: "edges", D_DENSE: "dense", D_SINGLE_TARGET: "single_target", D_TOKEN_START: "token_start",
@@ -104,7 +106,7 @@ class DeviceGrammars:
         )  # fmt: skip
         self._grammars = grammars
         self._start: dict[int, int] = {}
-        self._named: dict[int, frozenset[int]] = {}
+        self._named: dict[int, tuple[int, ...]] = {}
         #: int32[rows] each: the row's plain grammar (or `HOST_ROW`), its state there, tokens accepted, and the least
         #: before an end.
         self.grammar = torch.full((rows,), HOST_ROW, dtype=torch.int32, device=device)
@@ -112,6 +114,8 @@ class DeviceGrammars:
         self.position = zeros(rows)
         self.min_tokens = zeros(rows)
         self.ends = DeviceEnds(torch.full((rows, MAX_ENDS), -1, dtype=torch.int32, device=device), zeros(rows))
+        #: int32[rows, MAX_ENDS]: which of the grammar's named tokens an end token of the row is, -1: none.
+        self.end_names = torch.full((rows, MAX_ENDS), -1, dtype=torch.int32, device=device)
         #: What the sampler takes: int32[rows] each.
         self.mask_ids = torch.full((rows,), UNCONSTRAINED, dtype=torch.int32, device=device)
         self.end_allowed = torch.full((rows,), -1, dtype=torch.int32, device=device)
@@ -122,16 +126,17 @@ class DeviceGrammars:
         #: Rows of recursive grammars and of those with counters; None without `levels`.
         self.pushdowns = DevicePushdowns(self, grammars, image_bytes, levels) if levels else None
 
-    def add(self, compiled: CompiledGrammar) -> int | None:
+    def add(self, compiled: CompiledGrammar, prepared: Prepared | None = None) -> int | None:
         """Put a grammar on the device; returns its number, or None where it must stay with the host.
 
         Those are grammars with state sets; of plain ones those with more masks than `masks.ready` builds ahead; of
         recursive ones and those with counters the ones that would escape at once (see `pushdowns`); and any that there
-        is no room for now.
+        is no room for now. `prepared`: what `pushdowns.prepare` has made of it, so that this only copies.
         """
         automaton = compiled.automaton
         if automaton.flags & (CALLS | RECURSIVE) and self.pushdowns is not None:
-            number = self.pushdowns.add(compiled)
+            prepared = prepared or prepare(compiled)
+            number = None if prepared is None else self.pushdowns.add(prepared)
             return None if number is None else self._grammars + number
         if automaton.flags & (CALLS | LAZY | RECURSIVE) or len(automaton["frame_start"]) != 1:
             return None
@@ -142,11 +147,13 @@ class DeviceGrammars:
             return None
         arrays = {field: automaton[name] for field, name in (_BYTE_SECTIONS | _WORD_SECTIONS).items()}
         arrays[D_TOKEN_ID] = compiled.token_ids[automaton["token_symbol"]].astype(np.int32)
-        number = self.images.add(arrays, {D_CLASSES: automaton.n_classes}, _mask_set(ready))
+        masks = _mask_set(ready)
+        arrays[D_NAMED] = _named_next(automaton, masks.ids)
+        number = self.images.add(arrays, {D_CLASSES: automaton.n_classes}, masks)
         if number is None:
             return None
         self._start[number] = int(automaton["frame_start"][0])
-        self._named[number] = frozenset(arrays[D_TOKEN_ID].tolist())
+        self._named[number] = tuple(compiled.token_ids.tolist())
         return number
 
     def remove(self, number: int) -> None:
@@ -161,20 +168,24 @@ class DeviceGrammars:
     def start(self, row: int, number: int | None, *, eos: tuple[int, ...] = (), min_tokens: int = 0) -> None:
         """Put `row` before the first token of a grammar; None: unconstrained until `set_host` gives it a mask.
 
-        Raises `ValueError` for more than `MAX_ENDS` end tokens, and where the grammar itself names one of them: such a
-        row must stay with the host. So must one that begins a text where the vocabulary then drops a leading space.
+        Raises `ValueError` for more than `MAX_ENDS` end tokens, and where the grammar itself names one of them and more
+        than `MAX_NAMED` tokens in all: such a row must stay with the host. So must one that begins a text where the
+        vocabulary then drops a leading space.
         """
         if len(eos) > MAX_ENDS:
             raise ValueError(f"at most {MAX_ENDS} end tokens, not {len(eos)}")
         recursive = number is not None and number >= self._grammars
         own = None if number is None else number - self._grammars if recursive else number
+        named: tuple[int, ...] = ()
         if own is not None:
             assert self.pushdowns is not None or not recursive
             named = self.pushdowns.named(own) if recursive and self.pushdowns is not None else self._named[own]
-            if named & set(eos):
-                raise ValueError("the grammar names an end token of the row")
-        ends = np.full(MAX_ENDS, -1, np.int32)
+            if len(named) > MAX_NAMED and set(named) & set(eos):
+                raise ValueError(f"the grammar names an end token of the row, and more than {MAX_NAMED} tokens")
+        ends, names = np.full((2, MAX_ENDS), -1, np.int32)
         ends[: len(eos)] = eos
+        names[: len(eos)] = [named.index(end) if end in named else -1 for end in eos]
+        self.end_names[row] = device_array(names, self.device)
         self.ends.tokens[row] = device_array(ends, self.device)
         self.ends.count[row] = len(eos)
         self.position[row] = 0
@@ -212,6 +223,16 @@ class DeviceGrammars:
         run(self, tokens)
         if self.pushdowns is not None:
             self.pushdowns.run(tokens)
+
+
+def _named_next(automaton: Automaton, masks: NDArray[np.int32]) -> NDArray[np.int32]:
+    """`D_NAMED` of all states; tokens after which no token can end may not come."""
+    edges = np.repeat(np.arange(automaton.n_states), np.diff(automaton["token_start"]))
+    symbols = automaton["token_symbol"].astype(np.int64)
+    legal = (masks[automaton["token_target"]] != -1) & (symbols < MAX_NAMED)
+    bits = np.zeros(automaton.n_states, np.uint32)
+    np.bitwise_or.at(bits, edges[legal], np.uint32(1) << symbols[legal].astype(np.uint32))
+    return bits.view(np.int32)
 
 
 def _mask_set(ready: Ready) -> MaskSet:

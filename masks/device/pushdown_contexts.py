@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from ..trie import V_NEXT_SAME, V_NODE, V_NODE_TOKEN, V_ROOT, VocabularyTables
 from .pushdown import BEYOND, Pushdown
 
-#: Contexts of one grammar, and pairs of a trie node and a stack that are looked at for all of them (a microsecond for
-#: about ten). What is past either is not known: a row that gets there is the host's.
+#: Contexts of one grammar (V/8 bytes each on the host while they are built), and pairs of a trie node and a stack that
+#: are looked at for all of them (about half a microsecond each, with all that follows from them). What is past either
+#: is not known: a row that gets there is the host's.
 MAX_CONTEXTS = 1 << 14
-MAX_WORK = 100_000_000
+MAX_WORK = 20_000_000
 #: Stacks of one walk: more, in grammars with many ways to read a text, and its context is not known.
 MAX_STACKS = 4096
 #: In place of a context's mask: the number below decides, or it is not known.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..tables import KIND_EMPTY, KIND_SHIFT
+from .advance_torch import end_bits_of, ends_of
 from .grammars import ACCEPTED, ESCAPED, FINISHED_STATE, REFUSED
 from .pushdown import DEAD, ESCAPE, POP
 from .pushdown_contexts import DEEPER, UNKNOWN
@@ -21,6 +22,7 @@ from .pushdowns import (
     P_COLUMN,
     P_COLUMNS,
     P_MASK,
+    P_NAMED,
     P_NUMBERS,
     P_PUSH,
     P_PUSHED,
@@ -73,16 +75,14 @@ def run(pushdowns: DevicePushdowns, tokens: torch.Tensor | None) -> None:
     escapes = ends_now = torch.zeros_like(active)
     if tokens is not None:
         token = torch.where(moved, tokens, -1).to(torch.int64)
-        slot = torch.arange(g.ends.tokens.shape[1], device=g.device)
-        is_end = ((g.ends.tokens == token[:, None]) & (slot < g.ends.count[:, None])).any(1) & moved & (token >= 0)
-        ends_now = is_end & (g.end_allowed != 0)
+        is_end, ends_now = ends_of(g, token, moved & (token >= 0))
         moved = moved & ~is_end & (token >= 0) & (token < g.vocabulary.size)
         state, moved, escapes = _read_token(p, stacks, state, token, moved)
     moved = moved & ~escapes
     escapes = escapes | (moved & (stacks.low + stacks.count > p.levels))
     moved = moved & ~escapes
     complete = _complete(image, entry, stacks, state, moved)
-    mask = _mask(image, entry, stacks, state, moved)
+    mask, context = _mask(image, entry, stacks, state, moved)
     escapes = escapes | (moved & (mask == UNKNOWN))
     moved = moved & ~escapes
     if tokens is not None:
@@ -97,7 +97,8 @@ def run(pushdowns: DevicePushdowns, tokens: torch.Tensor | None) -> None:
     end = moved & complete & ((g.position >= g.min_tokens) | (mask == _EMPTY))
     changed = moved | ends_now | escapes
     g.mask_ids.copy_(torch.where(changed, torch.where(moved, mask, _EMPTY), g.mask_ids))
-    g.end_allowed.copy_(torch.where(changed, -end.to(torch.int32), g.end_allowed))
+    named = _read(image, entry[:, P_NAMED] + context, moved, 0)
+    g.end_allowed.copy_(torch.where(changed, end_bits_of(g, end, named), g.end_allowed))
     g.escaped.copy_(torch.where(escapes, 1, g.escaped))
     p.grammar.copy_(torch.where(escapes, NO_GRAMMAR, p.grammar))
 
@@ -167,8 +168,8 @@ def _complete(
 
 def _mask(
     image: torch.Tensor, entry: torch.Tensor, stacks: _Stacks, state: torch.Tensor, rows: torch.Tensor
-) -> torch.Tensor:
-    """The mask id of `rows`, or UNKNOWN."""
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The mask id of `rows`, or UNKNOWN; and its context."""
     level = stacks.low + stacks.count
     slots = entry[:, P_SLOTS]
     context = _read(image, entry[:, P_ROOT] + state, rows, 0)
@@ -193,4 +194,4 @@ def _mask(
         known = deeper & (found >= 0)
         mask = torch.where(deeper, _read(image, entry[:, P_MASK] + found, known, UNKNOWN), mask)
         deeper = deeper & (mask == DEEPER)
-    return mask
+    return mask, context

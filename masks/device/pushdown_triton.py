@@ -17,7 +17,7 @@ from . import grammars as _g
 from . import pushdown as _a
 from . import pushdown_contexts as _c
 from . import pushdowns as _p
-from .advance_triton import EMPTY, LANES, OPTIONS
+from .advance_triton import EMPTY, LANES, OPTIONS, end_bits_of, ends_of
 
 if TYPE_CHECKING:
     from .pushdowns import DevicePushdowns
@@ -34,6 +34,7 @@ P_PUSHED = tl.constexpr(_p.P_PUSHED)
 P_RETURNS = tl.constexpr(_p.P_RETURNS)
 P_ROOT = tl.constexpr(_p.P_ROOT)
 P_MASK = tl.constexpr(_p.P_MASK)
+P_NAMED = tl.constexpr(_p.P_NAMED)
 P_SLOT = tl.constexpr(_p.P_SLOT)
 P_TOKEN = tl.constexpr(_p.P_TOKEN)
 P_COLUMNS = tl.constexpr(_p.P_COLUMNS)
@@ -61,7 +62,7 @@ def number_at(level, low, fresh, stack, active):
 
 @triton.jit
 def find_mask(image, entry, state, depth, low, fresh, stack, rows):
-    """The mask id of each lane in `rows`, or UNKNOWN."""
+    """The mask id of each lane in `rows`, or UNKNOWN; and its context."""
     numbers = tl.load(entry + P_NUMBERS, mask=rows, other=0).to(tl.int32)
     slots = tl.load(entry + P_SLOTS, mask=rows, other=0)
     masks = section(image, entry, P_MASK, rows)
@@ -88,7 +89,7 @@ def find_mask(image, entry, state, depth, low, fresh, stack, rows):
         own = tl.load(masks + found, mask=deeper & (found >= 0), other=UNKNOWN)
         mask = tl.where(deeper, own, mask)
         deeper = deeper & (mask == DEEPER)
-    return mask
+    return mask, context
 
 
 @triton.jit
@@ -109,7 +110,7 @@ def is_complete(image, entry, state, depth, low, fresh, stack, rows):
 @triton.jit(do_not_specialize=["vocabulary", "rows"])
 def advance_pushdown(
     image, directory, token_start, token_bytes, token_text, vocabulary, grammars, states, depths, stacks, all_fresh,
-    positions, min_tokens, ends, end_counts, tokens, mask_ids, end_allowed, accepted, escaped, rows,
+    positions, min_tokens, ends, end_counts, end_names, tokens, mask_ids, end_allowed, accepted, escaped, rows,
     ENDS: tl.constexpr, LANES: tl.constexpr, LEVELS: tl.constexpr, PUSHED: tl.constexpr, MOVE: tl.constexpr,
 ):  # fmt: skip
     """Move each row by its token where MOVE, then write its mask id and whether it may end."""
@@ -130,13 +131,7 @@ def advance_pushdown(
     ends_now = row < 0
     if MOVE:
         token = tl.load(tokens + row, mask=moved, other=-1)
-        is_end = row < 0
-        end_count = tl.load(end_counts + row, mask=moved, other=0)
-        for i in range(tl.max(end_count, 0)):
-            end = tl.load(ends + row * ENDS + i, mask=moved & (i < end_count), other=-1)
-            is_end = is_end | ((end == token) & (i < end_count))
-        is_end = is_end & moved & (token >= 0)
-        ends_now = is_end & (tl.load(end_allowed + row, mask=moved, other=0) != 0)
+        is_end, ends_now = ends_of(token, row, moved, ends, end_counts, end_allowed, ENDS)
         moved = moved & (is_end == 0) & (token >= 0) & (token < vocabulary)
         columns = tl.load(entry + P_COLUMNS, mask=moved, other=0).to(tl.int32)
         numbers = tl.load(entry + P_NUMBERS, mask=moved, other=0).to(tl.int32)
@@ -185,7 +180,7 @@ def advance_pushdown(
     depth = low + count
     escapes = escapes | (moved & (depth > LEVELS))
     moved = moved & (escapes == 0)
-    mask = find_mask(image, entry, state, depth, low, fresh, stack, moved)
+    mask, context = find_mask(image, entry, state, depth, low, fresh, stack, moved)
     complete = is_complete(image, entry, state, depth, low, fresh, stack, moved)
     escapes = escapes | (moved & (mask == UNKNOWN))
     moved = moved & (escapes == 0)
@@ -204,7 +199,8 @@ def advance_pushdown(
     end = moved & complete & ((position >= minimum) | (mask == EMPTY))
     changed = moved | ends_now | escapes
     tl.store(mask_ids + row, tl.where(moved, mask, EMPTY), mask=changed)
-    tl.store(end_allowed + row, tl.where(end, -1, 0), mask=changed)
+    named = tl.load(section(image, entry, P_NAMED, moved) + context, mask=moved, other=0)
+    tl.store(end_allowed + row, end_bits_of(end, named, row, moved, end_names, end_counts, ENDS), mask=changed)
     tl.store(escaped + row, tl.full((LANES,), 1, tl.uint8), mask=escapes)
     tl.store(grammars + row, tl.full((LANES,), NO_GRAMMAR, tl.int32), mask=escapes)
 
@@ -214,7 +210,8 @@ def launch_of(pushdowns: DevicePushdowns, tokens: torch.Tensor | None) -> tuple[
     p, g = pushdowns, pushdowns.rows
     arguments = (
         *(p.images.image, p.images.directory, g.token_start, g.token_bytes, g.token_text, g.vocabulary.size),
-        *(p.grammar, p.state, p.depth, p.stack, p.fresh, g.position, g.min_tokens, g.ends.tokens, g.ends.count),
+        *(p.grammar, p.state, p.depth, p.stack, p.fresh, g.position, g.min_tokens),
+        *(g.ends.tokens, g.ends.count, g.end_names),
         *(g.state if tokens is None else tokens, g.mask_ids, g.end_allowed, g.accepted, g.escaped, g.state.shape[0]),
     )
     sizes = {"ENDS": g.ends.tokens.shape[1], "LEVELS": p.stack.shape[1], "PUSHED": p.fresh.shape[1]}

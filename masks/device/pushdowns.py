@@ -8,7 +8,8 @@ flagged; up to the token before, all it did is what the host would have done.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 LEVELS = 128
 #: Numbers that one token may leave on the stack; a token that leaves more makes its row escape.
 MAX_PUSHED = 64
+#: Named tokens of a grammar that may also be end tokens of a row.
+MAX_NAMED = 32
 #: Grammar of a row that is none of these.
 NO_GRAMMAR = -1
 
@@ -44,14 +47,65 @@ NO_GRAMMAR = -1
     P_MASK,  # int32[contexts] mask id, DEEPER or UNKNOWN
     P_SLOT,  # int32[slots * 3] context, number below (the number of numbers: the bottom), the next context; -1: free
     P_TOKEN,  # int32[tokens] ids of the named tokens, which have the last columns
+    P_NAMED,  # int32[contexts] which of them the context's mask has: bit i for the i-th
     P_COLUMNS,
     P_NUMBERS,
     P_TOKENS,
     P_SLOTS,  # of the table, a power of 2, less 1
     P_FIELDS,
-) = range(14)
+) = range(15)
 #: The place of (context, number) in the table is a product's, a little mixed.
 HASH_CONTEXT, HASH_NUMBER, HASH_SHIFT = 0x1E3779B1, 0x05EBCA6B, 15
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A grammar with calls as a device will have it: sections and numbers of its fields, masks, and for the host the
+    number of the empty text and the tokens that the grammar names.
+    """
+
+    sections: dict[int, NDArray[Any]]
+    numbers: dict[int, int]
+    masks: MaskSet
+    start: int
+    named: tuple[int, ...]
+
+
+def prepare(
+    compiled: CompiledGrammar, *, most_numbers: int = MAX_NUMBERS, most_contexts: int = MAX_CONTEXTS
+) -> Prepared | None:
+    """A grammar with calls for `DeviceGrammars.add`, or None where it must stay with the host.
+
+    Takes about a second for any JSON and 128k tokens, nearly all of it for the masks, and touches nothing that others
+    use: for any thread or process but that of the steps.
+    """
+    tables, ids = tables_of(compiled.vocabulary), compiled.token_ids
+    if compiled.boundary is not None or compiled.automaton.flags & LAZY or compiled.vocabulary.is_text[ids].any():
+        return None
+    automaton = pushdown(compiled.automaton, len(ids), most_numbers)
+    found = contexts(automaton, tables, ids, compiled.vocabulary.width, most_contexts)
+    if found.mask[found.root[automaton.start]] == UNKNOWN:
+        return None
+    numbers = len(automaton.actions)
+    pushed = [number for some, _ in automaton.pushes for number in some]
+    counts = np.array([len(some) for some, _ in automaton.pushes], np.int32)
+    targets = np.array([target for _, target in automaton.pushes], np.int32)
+    slots = _slots(found.children, numbers)
+    sections = {
+        P_COLUMN: automaton.columns,
+        P_ACTION: automaton.actions,
+        P_PUSH: np.stack([np.cumsum(counts) - counts, counts, targets], axis=1),
+        P_PUSHED: np.array(pushed, np.int32),
+        P_RETURNS: automaton.returns,
+        P_ROOT: found.root,
+        P_SLOT: slots,
+        P_TOKEN: ids,
+        P_NAMED: _named_next(found, ids),
+    }
+    sizes = {
+        P_COLUMNS: automaton.actions.shape[1], P_NUMBERS: numbers, P_TOKENS: len(ids), P_SLOTS: len(slots) - 1,
+    }  # fmt: skip
+    return Prepared(sections, sizes, _mask_set(found, 2 * tables.words), automaton.start, tuple(ids.tolist()))
 
 
 class DevicePushdowns:
@@ -69,7 +123,7 @@ class DevicePushdowns:
             rows.mirror, grammars=grammars, image_bytes=image_bytes, fields=P_FIELDS, mask_field=P_MASK
         )
         self._start: dict[int, int] = {}
-        self._named: dict[int, frozenset[int]] = {}
+        self._named: dict[int, tuple[int, ...]] = {}
         #: int32[rows]: the row's grammar here or NO_GRAMMAR, the number on top (-1: finished), and the levels below it.
         self.grammar = torch.full((count,), NO_GRAMMAR, dtype=torch.int32, device=device)
         self.state = zeros(count)
@@ -78,47 +132,12 @@ class DevicePushdowns:
         self.stack = zeros(count, levels)
         self.fresh = zeros(count, MAX_PUSHED)
 
-    def add(
-        self, compiled: CompiledGrammar, *, most_numbers: int = MAX_NUMBERS, most_contexts: int = MAX_CONTEXTS
-    ) -> int | None:
-        """Put a grammar on the device; its number, or None where it must stay with the host.
-
-        Takes about a second for any JSON and 128k tokens, nearly all of it for the masks; not for the step thread.
-        """
-        tables, ids = tables_of(compiled.vocabulary), compiled.token_ids
-        if compiled.boundary is not None or compiled.automaton.flags & LAZY or compiled.vocabulary.is_text[ids].any():
-            return None
-        automaton = pushdown(compiled.automaton, len(ids), most_numbers)
-        found = contexts(automaton, tables, ids, compiled.vocabulary.width, most_contexts)
-        if found.mask[found.root[automaton.start]] == UNKNOWN:
-            return None
-        numbers = len(automaton.actions)
-        pushed = [number for some, _ in automaton.pushes for number in some]
-        counts = np.array([len(some) for some, _ in automaton.pushes], np.int32)
-        targets = np.array([target for _, target in automaton.pushes], np.int32)
-        slots = _slots(found.children, numbers)
-        number = self.images.add(
-            {
-                P_COLUMN: automaton.columns,
-                P_ACTION: automaton.actions,
-                P_PUSH: np.stack([np.cumsum(counts) - counts, counts, targets], axis=1),
-                P_PUSHED: np.array(pushed, np.int32),
-                P_RETURNS: automaton.returns,
-                P_ROOT: found.root,
-                P_SLOT: slots,
-                P_TOKEN: ids,
-            },
-            {
-                P_COLUMNS: automaton.actions.shape[1],
-                P_NUMBERS: numbers,
-                P_TOKENS: len(ids),
-                P_SLOTS: len(slots) - 1,
-            },
-            _mask_set(found, self.rows.mirror.tables.dense.shape[1]),
-        )
+    def add(self, prepared: Prepared) -> int | None:
+        """Put a grammar on the device; its number, or None where there is no room."""
+        number = self.images.add(prepared.sections, prepared.numbers, prepared.masks)
         if number is not None:
-            self._start[number] = automaton.start
-            self._named[number] = frozenset(ids.tolist())
+            self._start[number] = prepared.start
+            self._named[number] = prepared.named
         return number
 
     def remove(self, number: int) -> None:
@@ -126,8 +145,8 @@ class DevicePushdowns:
         self.images.remove(number)
         del self._start[number], self._named[number]
 
-    def named(self, number: int) -> frozenset[int]:
-        """The tokens that a grammar names."""
+    def named(self, number: int) -> tuple[int, ...]:
+        """The tokens that a grammar names, in the order of their bits."""
         return self._named[number]
 
     def start(self, row: int, number: int | None) -> None:
@@ -162,6 +181,15 @@ def _slots(children: dict[tuple[int, int], int], numbers: int) -> NDArray[np.int
             at = (at + 1) & (size - 1)
         table[at] = context, number, child
     return table
+
+
+def _named_next(found: Contexts, ids: NDArray[np.int32]) -> NDArray[np.int32]:
+    """`P_NAMED` of all contexts; 0 for those without a mask."""
+    of_mask = np.zeros(len(found.masks) + 1, np.uint32)
+    for place, bits in enumerate(found.masks):
+        for i, token in enumerate(ids[:MAX_NAMED].tolist()):
+            of_mask[place] |= np.uint32((int(bits[token >> 3]) >> (token & 7) & 1) << i)
+    return np.where(found.mask >= 0, of_mask[found.mask], np.uint32(0)).view(np.int32)
 
 
 def _mask_set(found: Contexts, words: int) -> MaskSet:

@@ -49,9 +49,12 @@ def test_bytes() -> None:
     """Plain rows read each sector of a legal logit and the mask once, and little else."""
     done = bench("--bytes-only", "--vocabulary", "8192", interpret=True)
     assert done.returncode == 0, done.stderr
-    counted = json.loads(done.stdout)
+    report = json.loads(done.stdout)
+    counted, advances = report["rows"], report["advances"]
     for name in ("unconstrained", "half allowed"):
         for form in ("float32", "bfloat16"):
             assert counted[name][form]["ratio"] < 1.15, (name, form, counted[name][form])
     assert counted["20 allowed"]["float32"]["read"] < 8192 // 8 + 20 * 32 + 1500
     assert counted["half allowed, log-probability"]["float32"]["ratio"] < 2.3
+    # A row's own words, an entry for each byte of its token, and where its mask is: some dozens of sectors.
+    assert advances["date"]["most"] < 30 * 32 and advances["JSON"]["most"] < 48 * 32

@@ -40,7 +40,7 @@ def test_every_answer_has_its_form(bundled: demo.Bundled) -> None:
     engine = Engine(bundled.model, bundled.vocabulary, 5, 512)
     served = demo.submit(engine, bundled, 3 * len(demo.TASKS))
     shown: list[int] = []
-    demo.serve(engine, bundled, served, lambda: shown.append(sum(len(item.text) for item in served)))
+    demo.serve(engine, served, lambda: shown.append(sum(len(item.text) for item in served)))
     assert [item.text for item in served if not item.is_valid] == []
     assert len({item.text for item in served}) > len(demo.TASKS)
     assert shown == sorted(shown)

@@ -67,16 +67,21 @@ def random_requests(rng: np.random.Generator, grammars: list[Any], count: int) -
     ]
 
 
-def run(vocabulary: stepmask.Vocabulary, requests: list[Request], slots: int, rows: Rows | None) -> tuple[Engine, Any]:
-    engine = Engine(SyntheticModel(WIDTH, seed=1), vocabulary, slots, 80, rows=rows)
+def run(
+    vocabulary: stepmask.Vocabulary, requests: list[Request], slots: int, rows: Rows | None, **modes: Any
+) -> tuple[Engine, Any]:
+    engine = Engine(SyntheticModel(WIDTH, seed=1), vocabulary, slots, 80, rows=rows, **modes)
     handles = [engine.submit(request) for request in requests]
     engine.run()
     return engine, [(handle.token_ids, handle.log_probabilities, handle.finish_reason) for handle in handles]
 
 
-@pytest.mark.parametrize(("budget", "prefetch"), [(None, False), (1.0, False), (1.0, True)])
+@pytest.mark.parametrize(
+    ("budget", "prefetch", "modes"),
+    [(None, False, {}), (1.0, False, {}), (1.0, True, {}), (2.0, False, {"overlap": True, "forced": True})],
+)
 def test_tokens_are_the_hosts(
-    vocabulary: stepmask.Vocabulary, grammars: list[Any], budget: float | None, prefetch: bool
+    vocabulary: stepmask.Vocabulary, grammars: list[Any], budget: float | None, prefetch: bool, modes: dict[str, bool]
 ) -> None:
     """Rows ready, verified and deferred, requests that come and go, a pool that turns over."""
     rng = np.random.default_rng(6)
@@ -88,7 +93,7 @@ def test_tokens_are_the_hosts(
             vocabulary, slots, WIDTH, budget, 2 * slots, device=DEVICE, backend="torch", prefetch=prefetch
         )
         begin = rows.mirror.generation
-        engine, answers = run(vocabulary, requests, slots, rows)
+        engine, answers = run(vocabulary, requests, slots, rows, **modes)
         assert answers == expected
         outcomes = engine.recorder.outcomes()
         waited += outcomes["verified"] + outcomes["deferred"]

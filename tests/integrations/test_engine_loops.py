@@ -176,3 +176,40 @@ def test_callbacks_of_an_overlapped_loop_come_in_order_and_all(grammars: list[An
     engine.run()
     assert isinstance(failing.error, KeyError) and len(failing.token_ids) == 1
     assert (other.finish_reason, len(other.token_ids)) == ("length", 9)
+
+
+@pytest.mark.parametrize("overlap", [False, True], ids=["plain", "overlapped"])
+def test_an_overlapped_loop_plans_while_the_model_is_at_work(grammars: list[Any], overlap: bool) -> None:
+    """So do callbacks; of the plain loop only prefetch does."""
+    events: list[str] = []
+
+    class Noting(SyntheticModel):
+        def begin(self, *arguments: Any) -> None:
+            events.append("begin")
+            super().begin(*arguments)
+
+        def finish(self, cache: Any) -> Any:
+            events.append("finish")
+            return super().finish(cache)
+
+        def decode(self, *arguments: Any) -> Any:
+            events.extend(("begin", "finish"))
+            return super().decode(*arguments)
+
+    engine = Engine(Noting(WIDTH, seed=1), VOCABULARY, 3, 160, budget_us=4.0, overlap=overlap)
+    plan = engine.rows.plan
+    engine.rows.plan = lambda *arguments, **options: events.append("plan") or plan(*arguments, **options)  # type: ignore
+    for number in range(6):
+        engine.submit(
+            Request([number], grammars[number], max_tokens=9, seed=number, on_token=lambda *_: events.append("hook"))
+        )
+    engine.run()
+    at_work, inside = False, set()
+    for event in events:
+        if event in ("begin", "finish"):
+            assert at_work == (event == "finish")
+            at_work = event == "begin"
+        elif at_work:
+            inside.add(event)
+    assert inside == ({"plan", "hook"} if overlap else set())
+    assert events.count("begin") == engine.recorder.forwards > 9

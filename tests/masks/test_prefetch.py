@@ -233,6 +233,19 @@ def test_sequences_that_have_gone_are_left_out() -> None:
     assert batch.prefetcher is not None and batch.prefetcher.counters["finished"] > 0
 
 
+def test_its_plans_are_as_wide_as_the_batchs() -> None:
+    """One kernel writes both, by address."""
+    batch = Batch(VOCABULARY, 12, 0.0, pool_masks=4096)
+    batch.prefetch_start()
+    batch.prefetch_stop()
+    assert batch.prefetcher is not None
+    plan = batch.plan(np.full(12, -1, np.int32))
+    scratch = batch.prefetcher._block.arrays
+    fields = (prefetch_module.P_OUT_MASKS, prefetch_module.P_OUT_END, prefetch_module.P_OUT_STATUS)
+    for field, own in zip(fields, (plan.mask_ids, plan.end_allowed, plan.status), strict=True):
+        assert scratch[field].dtype == own.dtype and scratch[field].nbytes == own.nbytes
+
+
 def test_the_fuel_of_a_run_is_kept() -> None:
     batch = Batch(VOCABULARY, 12, 0.0, pool_masks=4096)
     batch.prefetch_start()

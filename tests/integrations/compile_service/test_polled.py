@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compile_cases import PATIENCE, VOCABULARY, Make, Runs, check, children, error_of, is_running, spec
+from compile_cases import PATIENCE, VOCABULARY, Make, Runs, check, children, error_of, is_running, spec, wait_until
 from thread_calls import counted_calls
 
 import stepmask
@@ -93,6 +93,25 @@ def test_killed_workers_are_replaced(make: Make, tmp_path: Path) -> None:
     assert all(handle.finish_reason == "stop" for handle in handles[:-1])
     assert isinstance(handles[-1].error, CompileWorkerDied)
     assert not is_running(first) and service.counts.workers_died >= 3
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_poll_takes_so_many_answers_and_no_more(make: Make, tmp_path: Path, runs: Runs, most: int) -> None:
+    service = make(workers=2, threaded=False, max_answers_per_poll=most)
+    assert service.wait_until_ready(PATIENCE)
+    gates = [f"!gate {tmp_path}/gate;{pattern}" for pattern in ("a", "b")]
+    futures = [service.submit(spec(gate)) for gate in gates]
+    service.poll()
+    wait_until(lambda: set(gates) <= set(runs()))
+    (tmp_path / "gate").touch()
+    seen = []
+    while not all(future.done() for future in futures):
+        time.sleep(0.3)  # both answers may be there by then
+        service.poll()
+        seen.append(sum(future.done() for future in futures))
+    assert all(after - before <= most for before, after in zip([0, *seen], seen, strict=False))
+    for future, pattern in zip(futures, ("a", "b"), strict=True):
+        check(future.result(), pattern)
 
 
 def test_closing_ends_everything(make: Make, tmp_path: Path) -> None:

@@ -255,3 +255,5 @@ def test_limits_that_nothing_could_keep_are_refused() -> None:
     for stop in ("text", ["a", ""]):
         with pytest.raises(ValueError, match="stop"):
             engine_of(None).submit(Request([1], stop=stop))
+    with pytest.raises(UnicodeEncodeError):
+        engine_of(None).submit(Request([1], stop=["\ud800"]))

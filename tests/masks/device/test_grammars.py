@@ -20,6 +20,7 @@ from stepmask.masks.device.sampler import DeviceSampler
 from stepmask.masks.device.tables import DeviceParameters
 from stepmask.masks.sampling import SamplingParameters
 from stepmask.masks.tables import EndSets
+from stepmask.masks.vocabulary import Vocabulary
 
 VOCABULARY = byte_vocabulary(b"ab", b"abc", b"yes", b" no", b"20", b"01", b"-0", b"12", b"pos", b"itive", b"neg", b"bb")
 END = VOCABULARY.width - 1
@@ -90,6 +91,46 @@ def test_equals_the_host_on_random_tokens(backend: str, seed: int) -> None:
             if batch.is_finished(slot):  # begin again, as the next request in this slot would
                 batch.reset(slot)
                 device.start(row, numbers[row // 2], eos=(END,), min_tokens=int(device.min_tokens[row]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_end_tokens_that_the_grammar_names(backend: str) -> None:
+    """One of a row's end tokens may come where the text is not complete, or go on; the others where it is."""
+    vocabulary = Vocabulary.from_bytes(
+        [b"a", b"b", b"ab", b"", b"", b""], eos=[3, 4, 5], special=[3, 4, 5], names={"<x>": 3, "<y>": 4, "<z>": 5}
+    )
+    texts = ['start: ("a" | "b")+ <y>', 'start: ("a" <x> | "ab")* "b" <z>?', 'start: <z> "a" | "b" (<x> | <y>)']
+    compiled = [stepmask.compile(stepmask.lark(text), vocabulary, use_cache=False) for text in texts]
+    ends = [(3, 4, 5), (4,), (5, 3), (4, 1), ()]
+    rows = [(grammar, end) for grammar in range(len(texts)) for end in ends]
+    batch = Batch(vocabulary, len(rows), None)
+    mirror = PoolMirror(batch, DEVICE)
+    device = DeviceGrammars(vocabulary, mirror, len(rows), grammars=4, image_bytes=1 << 16, levels=0, backend=backend)
+    numbers = [device.add(grammar) for grammar in compiled]
+    assert None not in numbers
+    rng = np.random.default_rng(2)
+    slots = np.zeros(len(rows), np.int32)
+    for row, (grammar, end) in enumerate(rows):
+        slots[row] = batch.add(compiled[grammar], eos=end, min_tokens=row % 3)
+        device.start(row, numbers[grammar], eos=end, min_tokens=row % 3)
+    some = 0
+    for _ in range(8):
+        plan = batch.plan(slots)
+        bits = device.end_allowed.cpu().numpy().view(np.uint32)
+        tokens = np.zeros(len(rows), np.int32)
+        for row, (_, end) in enumerate(rows):
+            used = (1 << len(end)) - 1
+            assert int(bits[row]) & used == int(plan.end_allowed[row]) & used
+            some += 0 < int(bits[row]) & used < used
+            legal = np.flatnonzero(np.unpackbits(batch.mask(int(slots[row])).view(np.uint8), bitorder="little"))
+            tokens[row] = rng.choice(legal) if legal.size and rng.random() < 0.8 else rng.integers(6)
+        device.advance(tensor(tokens))
+        np.testing.assert_array_equal(device.accepted.cpu().numpy(), batch.advance(slots, tokens))
+        for row, (grammar, end) in enumerate(rows):
+            if batch.is_finished(int(slots[row])):
+                batch.reset(int(slots[row]))
+                device.start(row, numbers[grammar], eos=end, min_tokens=row % 3)
+    assert some > 0
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

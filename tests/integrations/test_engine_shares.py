@@ -1,0 +1,235 @@
+"""Shares: what one tenant's hard grammars need comes out of its own part of fuel, slots, prefetch and compiles."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_cases import VOCABULARY, WIDTH, answers, forcing_grammars, random_grammars, random_requests, served
+
+from stepmask.integrations.compile_service.jobs import Job, JobQueue
+from stepmask.integrations.compile_service.requests import CompileRequest
+from stepmask.integrations.engine import Admission, AdmissionClass, Engine, Request
+from stepmask.integrations.engine.scheduler import FairSlots
+from stepmask.integrations.engine.shares import SharedRows
+from stepmask.integrations.engine.synthetic import SyntheticModel
+
+ONE_LANE = Admission(structured=AdmissionClass("structured"))
+
+
+@pytest.fixture(scope="module")
+def grammars() -> list[Any]:
+    return random_grammars(20)
+
+
+def victims(grammars: list[Any], count: int = 8) -> list[Request]:
+    """Rows that can have no token without their mask, so that each step without one is a deferral."""
+    return [
+        Request(
+            [n],
+            grammars[n % 4],
+            max_tokens=12,
+            temperature=1.0,
+            seed=n,
+            logprobs=True,
+            tenant="victim",
+            ignore_eos=True,
+        )
+        for n in range(count)
+    ]
+
+
+def adversaries(grammars: list[Any], count: int, admission: str | None) -> list[Request]:
+    """The same of sixteen other grammars, all of them cold: more masks than the fuel of all steps makes."""
+    return [
+        Request(
+            [n], grammars[4 + n % 16], max_tokens=30, temperature=1.0, seed=n, logprobs=True, tenant="adversary",
+            admission=admission,
+        )
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def deferred(engine: Engine, tenant: str) -> int:
+    return sum(waits.deferred for waits in engine.recorder.waits(10_000) if waits.who.endswith(f"of {tenant}"))
+
+
+@pytest.mark.parametrize(("admission", "part"), [(None, 1 / 2), ("untrusted", 3 / 4)])
+def test_hard_grammars_of_one_tenant_defer_no_other(grammars: list[Any], admission: str | None, part: float) -> None:
+    """The victim waits no longer than alone with its part of the budget: the other lane of its class has half of it,
+    the class of the untrusted a quarter. First come, first served, it waits for everybody."""
+    work = victims(grammars)
+    bad = adversaries(grammars, 48, admission)
+    mixed = [request for pair in zip(bad, work * 6, strict=True) for request in pair][: 2 * len(work)] + bad[
+        len(work) :
+    ]
+    for budget in (1.0, 4.0):
+        alone, expected = served(work, budget, slots=16, admission=Admission())
+        engine, handles = served(mixed, budget, slots=16, admission=Admission())
+        own = [handle for handle in handles if handle.request.tenant == "victim"]
+        assert answers(own) == answers(expected)
+        # Alone with this part of the budget, of which `plan` has what it had, and `settle` nothing to do.
+        small, _ = served(work, budget * part, slots=16, admission=Admission())
+        bound = deferred(small, "victim") + 2 * len(work)
+        assert deferred(alone, "victim") <= deferred(engine, "victim") <= bound
+        assert deferred(engine, "adversary") > 4 * deferred(engine, "victim")
+        unfair, _ = served(mixed, budget, slots=16)
+        assert deferred(unfair, "victim") > bound
+
+
+def test_shares_change_no_answer(grammars: list[Any]) -> None:
+    """With the overlapped loop, forced tokens, prefetch, any number of lanes, at every budget."""
+    rng = np.random.default_rng(8)
+    kinds = [*grammars[:8], *forcing_grammars() * 2]
+    forced = 0
+    for number in range(5):
+        base = random_requests(rng, kinds, 20)
+        requests = [
+            Request(
+                request.prompt_ids, request.grammar, request.max_tokens, request.temperature, request.top_k,
+                request.top_p, request.min_p, request.seed, min_tokens=request.min_tokens, logprobs=request.logprobs,
+                tenant=str(rng.integers(4)),
+                admission="untrusted" if request.grammar is not None and rng.random() < 0.4 else None,
+            )
+            for request in base
+        ]  # fmt: skip
+        expected = answers(served(requests, None)[1])
+        for i, budget in enumerate((0.5, 1.0, 200.0, None)):
+            lanes = Admission(
+                structured=AdmissionClass("structured", 1 + i, 1 + number % 3),
+                untrusted=AdmissionClass("untrusted", lanes=1 + i % 2, max_slots=3),
+            )
+            engine, handles = served(
+                requests, budget, slots=6, admission=lanes, overlap=i % 2 == 0, forced=True, spare_rows=i,
+                prefetch=number % 2 == 0,
+            )  # fmt: skip
+            assert answers(handles) == expected
+            forced += engine.recorder.forced
+    assert forced > 300
+
+
+def test_all_lanes_together_have_the_fuel_of_one_step(grammars: list[Any]) -> None:
+    work = [*victims(grammars, 16), *adversaries(grammars, 32, None), *adversaries(grammars, 32, "untrusted")]
+    one, _ = served(work, 8.0, slots=12)
+    engine, _ = served(work, 8.0, slots=12, admission=Admission())
+    assert isinstance(engine.rows, SharedRows) and engine.rows.budget == one.rows.budget
+    # What a step goes beyond its budget by is at most one walk of each of its lanes.
+    over = int(one.recorder.recorded().fuel.max()) - one.rows.budget
+    assert engine.recorder.recorded().fuel.max() <= engine.rows.budget + max(0, over) + 3 * 128
+    assert engine.rows.fuel == engine.recorder.recorded().fuel.sum()
+    # And what one lane does not need the others have: it does not take more steps than it must.
+    assert engine.recorder.steps <= 1.5 * one.recorder.steps
+
+
+class Patient(SyntheticModel):
+    """A forward pass that goes on until the lane of the victim has made all masks ahead that it can."""
+
+    engine: Engine
+
+    def decode(self, *arguments: Any) -> Any:
+        logits = super().decode(*arguments)
+        rows = self.engine.rows
+        assert isinstance(rows, SharedRows)
+        for lane in rows.lanes:
+            prefetcher = lane.rows._batch.prefetcher
+            end = time.monotonic() + 60
+            while "victim" in lane.tenants and prefetcher is not None and prefetcher._thread._done.locked():
+                if not prefetcher.running:
+                    break
+                assert time.monotonic() < end
+                time.sleep(0.0002)
+        return logits
+
+
+def test_one_tenant_takes_nothing_from_the_prefetch_of_another(grammars: list[Any]) -> None:
+    hits = []
+    for count in (0, 40):
+        model = Patient(WIDTH, seed=1)
+        engine = Engine(model, VOCABULARY, 16, 160, budget_us=4.0, admission=Admission(), prefetch=True)
+        model.engine = engine
+        work = [*adversaries(grammars, count, None), *victims(grammars)]
+        handles = [engine.submit(request) for request in work]
+        engine.step()
+        assert isinstance(engine.rows, SharedRows)
+        (home,) = (lane for lane in engine.rows.lanes if "victim" in lane.tenants)
+        while not all(handle.is_finished for handle in handles if handle.request.tenant == "victim"):
+            engine.step()
+        hits.append(home.rows.prefetch_counters["hits"])
+        for lane in engine.rows.lanes:
+            if lane.rows._batch.prefetcher is not None:
+                lane.rows._batch.prefetcher.close()
+    alone, both = hits
+    assert both >= alone > 10
+
+
+# --------------------------------------------------------------------------------------------------- slots and compiles
+def test_slots_go_round_by_class_and_tenant() -> None:
+    plain, bad = AdmissionClass("plain", weight=2), AdmissionClass("bad", max_slots=3, max_slots_per_tenant=2)
+    slots: FairSlots[tuple[AdmissionClass, str, int]] = FairSlots(8, lambda one: (one[0], one[1]))
+    for number in range(20):
+        slots.enqueue((bad, "x", number))
+    for number in range(20):
+        slots.enqueue((bad, "y", number))
+    for number in range(9):
+        slots.enqueue((plain, "ab"[number % 2], number))
+    seated = [occupant for _, occupant in slots.assign()]
+    assert Counter((one.name, tenant) for one, tenant, _ in seated) == {
+        ("bad", "x"): 2, ("bad", "y"): 1, ("plain", "a"): 3, ("plain", "b"): 2,
+    }  # fmt: skip
+    assert slots.waiting == 49 - 8 and slots.occupied == 8 and slots.assign() == []
+    for slot in range(8):
+        slots.free(slot)
+    order = [
+        number for one, tenant, number in [occupant for _, occupant in slots.assign()] if (one, tenant) == (bad, "y")
+    ]
+    assert order == sorted(order) and order
+    for _ in range(100):
+        for slot in range(8):
+            if slots[slot] is not None:
+                slots.free(slot)
+        slots.assign()
+    assert slots.is_idle
+
+
+def test_no_tenant_holds_all_slots() -> None:
+    admission = Admission(untrusted=AdmissionClass("untrusted", max_slots=4, max_slots_per_tenant=2))
+    engine = Engine(SyntheticModel(WIDTH, seed=1), VOCABULARY, 6, 64, admission=admission)
+    greedy = [
+        engine.submit(Request([1], max_tokens=40, ignore_eos=True, tenant="a", admission="untrusted")) for _ in range(9)
+    ]
+    other = [engine.submit(Request([1], max_tokens=3, ignore_eos=True, tenant="b")) for _ in range(4)]
+    engine.step()
+    assert engine.running == 6 and sum(bool(handle.token_ids) for handle in greedy) == 2
+    engine.run()
+    assert all(handle.finish_reason == "length" for handle in [*greedy, *other])
+
+
+def test_admission_says_what_it_refuses(grammars: list[Any]) -> None:
+    engine = Engine(SyntheticModel(WIDTH, seed=1), VOCABULARY, 2, 64, admission=ONE_LANE)
+    with pytest.raises(ValueError, match="no admission class 'other'"):
+        engine.submit(Request([1], admission="other"))
+    with pytest.raises(ValueError, match="without a grammar"):
+        engine.submit(Request([1], grammars[0], admission="plain"))
+    for settings in ({"weight": 0}, {"lanes": 0}, {"max_slots": 0}, {"max_slots_per_tenant": 0}):
+        with pytest.raises(ValueError, match="at least 1"):
+            AdmissionClass("x", **settings)
+    assert engine.is_idle
+
+
+def test_compiles_take_turns_by_group_before_tenant() -> None:
+    """One group with many tenants has no more than another with one."""
+    queue = JobQueue()
+    for number in range(12):
+        group, tenant = ("untrusted", str(number)) if number % 3 else ("structured", "a")
+        request = CompileRequest(str(number), b"x")
+        queue.push(Job(number, request, tenant, 0, 1.0, 1.0, group=group))
+    order = []
+    for _ in range(12):
+        job = queue.pop()
+        assert job is not None
+        order.append(job.group)
+        queue.finished(job, 1.0)
+    assert order[:8].count("structured") == 4 and queue.pop() is None
