@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .masks.candidates import Candidates
     from .masks.compiled import CompiledGrammar, compile
     from .masks.errors import StackLimitError
+    from .masks.library import prepare_library
     from .masks.matcher import Matcher
     from .masks.outcome import Late, Outcome
     from .masks.sampling import apply_masks, sample
@@ -70,6 +71,7 @@ _HOMES = {
     "json_schema": ".grammar.json_schema",
     "json_value": ".grammar.json_value",
     "lark": ".grammar.lark",
+    "prepare_library": ".masks.library",
     "reasoning": ".grammar.reasoning",
     "regex": ".grammar.regex",
     "sample": ".masks.sampling",
@@ -108,6 +110,7 @@ __all__ = [
     "json_schema",
     "json_value",
     "lark",
+    "prepare_library",
     "reasoning",
     "regex",
     "sample",

@@ -5,7 +5,7 @@
 JSON, arithmetic, SQL, a C-like language and ambiguous grammars. All libraries get the same languages, in EBNF
 (stepmask, xgrammar) or in Lark (stepmask lark, llguidance), and the same steps: texts of the language, as the tokenizer
 splits them and again one character a token; the ambiguous ones by characters only. Each sequence starts from empty
-caches.
+caches, stepmask's without its library of frames (which `bench/library.py` measures).
 *Compile* is from the grammar's text on, *first mask* is that, a matcher and its first mask. *Cold* steps are those of
 the first sequence through a newly compiled grammar, *warm* ones those of a second sequence through the same. Every
 sequence is repeated, and a step counts with its fastest repeat: what other processes took of one is left out (so does

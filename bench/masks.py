@@ -4,7 +4,9 @@
 
 All libraries get the same grammars and the same steps: texts that the grammar accepts, as the tokenizer splits them and
 again one character a token. *First mask* is compile, matcher and its first mask. *Cold* steps are those of the first
-sequence through a newly compiled grammar, *warm* ones those of a second sequence through the same. A *batch step* is
+sequence through a newly compiled grammar, *warm* ones those of a second sequence through the same; each from empty
+caches, nothing made ahead for the vocabulary but its tables (no library of frames). With ``--repeats`` a step counts
+with its fastest repeat, with ``--clock cpu`` by the time of the thread alone, for a busy machine. A *batch step* is
 the masks of all rows and then one token accepted for each, rows of different grammars at different depths, all warm;
 for the peers through their batch call (and in a Python loop). One thread for everything. *Evicted*: between steps an
 array is streamed through the caches as a forward pass would. stepmask's batch step ends with mask ids, which is what it
@@ -30,7 +32,7 @@ import cases
 import numpy as np
 from common import OUT, Evictor, bar_plot, machine, number, summary, table, write_json
 from peers import LIBRARIES
-from sequences import Splitter, Times, frozen, installed, measure
+from sequences import CLOCKS, Splitter, Times, frozen, installed, measure
 
 BATCHES = (1, 32, 256)
 #: A batch slower than this is timed for fewer steps, down to `MIN_STEPS`.
@@ -168,7 +170,9 @@ def run_tokenizer(path: Path, options: argparse.Namespace) -> None:
     results: dict[str, dict[str, Times]] = {}
     for library in made:
         measure(library, chosen[0], scripts[chosen[0].name])  # whatever a library sets up on first use
-        results[library.name] = {case.name: measure(library, case, scripts[case.name]) for case in chosen}
+        results[library.name] = {
+            case.name: measure(library, case, scripts[case.name], options.repeats, options.clock) for case in chosen
+        }
     print(single_table(results, chosen), flush=True)
 
     common = [case for case in chosen if not any(by_case[case.name].refused for by_case in results.values())]
@@ -178,7 +182,7 @@ def run_tokenizer(path: Path, options: argparse.Namespace) -> None:
     name = "masks-" + (path.parent.parent.name if path.stem == "tokenizer" else path.stem)
     report = {
         "machine": machine(), "versions": installed(), "tokenizer": name, "ids": splitter.vocabulary.width,
-        "evict_mb": options.evict_mb, "batch_us": steps,
+        "evict_mb": options.evict_mb, "repeats": options.repeats, "clock": options.clock, "batch_us": steps,
         "single_us": {
             library: {
                 case: {"refused": t.refused} if t.refused else
@@ -212,6 +216,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tokenizer", type=Path, nargs="+", required=True, metavar="FILE", help="tokenizer.json files")
     parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=LIBRARIES)
     parser.add_argument("--only", nargs="+", metavar="GRAMMAR", help="only the grammars of these names")
+    parser.add_argument("--repeats", type=int, default=1, help="sequences from empty caches; the fastest counts (1)")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="what single sequences are measured by (wall)")
     parser.add_argument("--steps", type=int, default=300, help="timed whole-batch steps of each setting (300)")
     parser.add_argument("--evict-mb", type=int, default=128, help="megabytes streamed between steps (128)")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help="where to write (bench/out)")

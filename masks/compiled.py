@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,8 @@ from ..grammar.limits import Limits
 from ..grammar.text import matches_text_only
 from . import cache
 from .errors import UnknownTokenError, VocabularyError
-from .ready import Ready, build
+from .library import KEY_BYTES, Entry, classes_known, frame_keys, frames_known
+from .ready import Ready, build, start_tokens
 from .spelling import spelling
 from .trie import tables_of
 from .warm_up import warm_up
@@ -33,7 +34,10 @@ class CompiledGrammar:
 
     `automaton` is the byte automaton; `token_ids` int32 the token id of each special token that it names;
     `boundary` uint8[states] where tokens may end, or None for everywhere; `ready` the masks built ahead, or
-    None; `fingerprint` a hex digest of grammar, limits, vocabulary and version; `build_seconds` what compiling took.
+    None; `fingerprint` a hex digest of grammar, limits, vocabulary and version; `build_seconds` what compiling took;
+    `library_keys` the frames that other grammars may have too, by digest, `library` those whose masks are known
+    (`masks.library`); None and empty where the disk cache is not used. `start_tokens` int32: the first mask of a large
+    DFA without `ready`, or None.
     """
 
     automaton: Automaton
@@ -44,6 +48,9 @@ class CompiledGrammar:
     fingerprint: str
     build_seconds: float
     from_cache: bool = False
+    library: tuple[tuple[int, Entry], ...] = ()
+    library_keys: tuple[tuple[int, bytes], ...] | None = None
+    start_tokens: npt.NDArray[np.int32] | None = None
 
     def matcher(
         self, *, eos: list[int] | None = None, min_tokens: int = 0, text_start: bool = False, max_rollback: int = 256
@@ -66,6 +73,7 @@ class CompiledGrammar:
             "distinct_masks": ready.distinct if ready else 0,
             "complete": ready is not None,
             "bytes": self.automaton.memory.nbytes + (ready.nbytes if ready else 0),
+            "library_frames": len(self.library),
             "build_seconds": self.build_seconds,
             "from_cache": self.from_cache,
         }
@@ -87,6 +95,11 @@ class CompiledGrammar:
             arrays["boundary"] = self.boundary
         if self.ready is not None:
             arrays |= self.ready.arrays()
+        if self.start_tokens is not None:
+            arrays["start_tokens"] = self.start_tokens
+        if self.library_keys is not None:
+            arrays["library_frames"] = np.array([frame for frame, _ in self.library_keys], np.int32)
+            arrays["library_keys"] = np.array([list(key) for _, key in self.library_keys], np.uint8)
         return arrays
 
     @classmethod
@@ -99,7 +112,7 @@ class CompiledGrammar:
         automaton = Automaton.adopt(arrays["automaton"], check=False)
         if metadata["fingerprint"].partition("-")[0] != vocabulary.fingerprint[:32]:
             raise VocabularyError(f"{path} was compiled for another vocabulary")
-        return cls(
+        compiled = cls(
             automaton,
             vocabulary,
             _token_ids(automaton, vocabulary),
@@ -108,7 +121,14 @@ class CompiledGrammar:
             metadata["fingerprint"],
             metadata["build_seconds"],
             True,
+            start_tokens=arrays.get("start_tokens"),
         )
+        if "library_keys" not in arrays:
+            return compiled
+        keys = arrays["library_keys"].tobytes()
+        numbers = arrays["library_frames"].tolist()
+        named = tuple((frame, keys[i * KEY_BYTES : (i + 1) * KEY_BYTES]) for i, frame in enumerate(numbers))
+        return _with_library(compiled, named, make=False)
 
 
 def _token_ids(automaton: Automaton, vocabulary: Vocabulary) -> npt.NDArray[np.int32]:
@@ -117,6 +137,14 @@ def _token_ids(automaton: Automaton, vocabulary: Vocabulary) -> npt.NDArray[np.i
         return np.array([vocabulary.id_of(name) for name in automaton.metadata["tokens"]], np.int32)
     except VocabularyError as error:
         raise UnknownTokenError(str(error)) from None
+
+
+def _with_library(compiled: CompiledGrammar, keys: tuple[tuple[int, bytes], ...], *, make: bool) -> CompiledGrammar:
+    """The same with what the library has of its frames and of its code point classes."""
+    classes_known(compiled.vocabulary, compiled.automaton)
+    # Where tokens may end in some places only, masks are found in another way.
+    library = frames_known(compiled, keys, make=make) if keys and compiled.boundary is None else ()
+    return replace(compiled, library=library, library_keys=keys)
 
 
 def _check_special(name: str | int, vocabulary: Vocabulary) -> None:
@@ -166,9 +194,10 @@ def _compile(grammar: Grammar, vocabulary: Vocabulary, limits: Limits, use_cache
     ready = None
     if automaton.flags & FINITE and limits.max_eager_contexts:
         ready = build(compiled, limits.max_eager_contexts)
-    compiled = CompiledGrammar(
-        automaton, vocabulary, token_ids, boundary, ready, fingerprint, time.perf_counter() - begin
-    )
+    start = start_tokens(compiled) if ready is None else None
+    compiled = replace(compiled, ready=ready, start_tokens=start, build_seconds=time.perf_counter() - begin)
+    if use_cache:
+        compiled = _with_library(compiled, tuple(frame_keys(automaton)), make=True)
     if use_cache and compiled.build_seconds >= cache.MIN_SECONDS:
         cache.write_quietly(path, compiled._arrays(), compiled._metadata())
     return compiled

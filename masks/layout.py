@@ -66,8 +66,9 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_LIST_NODES,  # int32[MAX_LIST_NODES] the nodes of all lists
     G_LIST_NODES_USED,
     G_CALL_STAMPS,  # int64[1 + call edges + operations] stamp << 16 | number of its list in the walk of this stamp
+    G_LIBRARY,  # int64[frames][2] address of what `masks.library` knows of a frame, or 0; the frame's first state
     G_FIELDS,
-) = range(39)
+) = range(40)
 
 # ------------------------------------------------------------------------------- contexts
 # What one state does to the vocabulary, or below the trie nodes of a list, within its own frame. Past any of these
@@ -195,14 +196,15 @@ CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
     B_BYTES_DONE,  # bytes that an unfinished accepting has done
     B_BEHIND,  # slots that are in the middle of a token
     B_ADVANCE_ROWS,  # address of the kernel advance.advance_rows
+    B_JOB_SORTED,  # int32[MAX_EVENTS] the nodes of B_JOB_EVENTS, list after list
     B_FIELDS,
-) = range(86)
+) = range(87)
 #: Ways to a mask in one plan: the row that has waited longest, those that need least, and looking for what is there.
 LANE_OLDEST, LANE_CHEAPEST, LANE_LOOK, LANES = range(4)
 #: What each lane has for itself; the last five, also the looks.
 LANE_OF = (
     B_JOB, B_JOB_UNDECIDED, B_JOB_RANKS, B_JOB_STATE, B_JOB_REGISTER, B_JOB_CONFIGS, B_JOB_SETS, B_JOB_CHILDREN,
-    B_JOB_LIST, B_JOB_TOTAL, B_JOB_SELECTION, B_JOB_GRAPH, B_JOB_EVENTS, B_JOB_KEYS,
+    B_JOB_LIST, B_JOB_TOTAL, B_JOB_SELECTION, B_JOB_GRAPH, B_JOB_EVENTS, B_JOB_KEYS, B_JOB_SORTED,
     B_PAIRS, B_CALLED, B_RETURNS, B_CONTINUATIONS, B_VISIT,
 )  # fmt: skip
 LANE_FIELDS = len(LANE_OF)
@@ -298,8 +300,28 @@ FRESH_WORDS = FRESH_DONE + MAX_DONE
     COUNT_LOOKED,  # units of looking up rows whose masks are there, which are no part of the work
     COUNT_ADVANCED,  # the part of the work that taking tokens took
     COUNT_UNFINISHED,  # tokens that were not taken within one step's fuel
+    COUNT_LIBRARY,  # contexts taken from the library of frames
     COUNTERS,
-) = range(23)
+) = range(24)
+
+# ------------------------------------------------------------------------------- a frame in the library
+# Words of its block; arrays by local state, the frame's first being 0.
+(
+    E_KNOWN,  # uint8[states] 1 where the state's context is known
+    E_ROW,  # int32[states] its mask in E_ROWS, or -1: a list of tokens
+    E_ROWS,  # int64[rows][words]
+    E_TOKEN_START,  # int32[states + 1]
+    E_TOKENS,  # int32[...]
+    E_RETURN_START,  # int32[states + 1] the trie nodes at which the frame may return, whatever follows
+    E_RETURNS,  # int32[...]
+    E_RETURN_BYTES,  # int64[...][4] the bytes of each node's children
+    E_ITEM_START,  # int32[states + 1] the calls made within the context
+    E_ITEMS,  # int64[...][4] call edge, the frame's first being 0; items counted before; its nodes from .. to
+    E_ITEM_NODES,  # int32[...]
+    E_ADDED,  # int64[states] as CONTEXT_ADDED
+    E_ROOM,  # int64[states] as CONTEXT_ROOM
+    E_FIELDS,
+) = range(14)
 
 # ------------------------------------------------------------------------------- mask ids
 UNCONSTRAINED = -1
@@ -355,10 +377,16 @@ VERIFIED, DEFERRED = 3, 4
     J_INCLUSIVE,  # NOTE: 1 where the tokens that end at the nodes of the list are walked as well
     J_FEW,  # contexts: tokens of B_JOB_TOTAL, all listed in B_JOB_LIST; -1: they have to be searched for
     J_DIRTY,  # 1 where B_JOB_TOTAL may hold bits of an earlier job
+    J_SORTED,  # STORE: events that are in B_JOB_SORTED
+    J_KEY_AT,  # STORE: lists that are stored
+    J_NODE_AT,  # STORE: nodes of the next list that are hashed, or copied
+    J_HASH_LOW,  # STORE: their hash
+    J_HASH_HIGH,
+    J_LIST_NEW,  # STORE: where its nodes are copied to, -1: it is being hashed
     JOB_WORDS,
-) = range(38)
+) = range(44)
 DIRECT = -1
-IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE = range(9)
+IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE, STORE = range(10)
 
 # What masks.wide finds out about a head (words at J_LOOP).
 L_STAY = 0  # 2 words: ASCII bytes on which it stays alive whatever the string

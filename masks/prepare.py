@@ -113,6 +113,11 @@ def _class_members(vocabulary, table, by_id):  # type: ignore[no-untyped-def]
                 by_id[1, token >> 6] |= np.int64(1) << np.int64(token & 63)
 
 
+def keep_members(tables: VocabularyTables, ranges: npt.NDArray[np.int32], members: npt.NDArray[np.int64]) -> None:
+    """Keep what `loop_members` would make, made before."""
+    tables.__dict__.setdefault("_members", {})[ranges.tobytes()] = members
+
+
 def loop_members(tables: VocabularyTables, ranges: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     """Bitmaps of the tokens made of code points in `ranges`, and of those after one space; kept with the tables."""
     cache: dict[bytes, npt.NDArray[np.int64]] = tables.__dict__.setdefault("_members", {})

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ..grammar.automaton import CALLS, LAZY, Automaton
+from .layout import MAX_LIST
 from .prepare import build_ready
 
 if TYPE_CHECKING:
@@ -22,6 +24,11 @@ MAX_LIST_TOKENS = 1 << 20
 MAX_DENSE_ROWS = 64
 #: Fuel for all of it: about 10 ms. Past any of these masks are computed on demand instead.
 MAX_WORK = 2_000_000
+
+
+#: A plain DFA of so many states is larger than the processor's nearest caches: its first mask, which every sequence
+#: needs, is made with the grammar.
+START_STATES = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +65,35 @@ class Ready:
     @property
     def nbytes(self) -> int:
         return sum(a.nbytes for a in self.arrays().values())
+
+
+def start_tokens(compiled: CompiledGrammar) -> npt.NDArray[np.int32] | None:
+    """The legal tokens before the first one, end tokens left out, of a grammar that is one large DFA; else None."""
+    from .matcher import shared_batch
+
+    automaton = compiled.automaton
+    if automaton.n_states < START_STATES or automaton.flags & (LAZY | CALLS) or compiled.boundary is not None:
+        return None
+    with shared_batch(compiled.vocabulary) as batch:
+        slot = batch.add(compiled, eos=())
+        words = batch.mask(slot)
+        batch.remove(slot)
+    return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")).astype(np.int32)
+
+
+def only_start(automaton: Automaton, tokens: npt.NDArray[np.int32], words: int) -> Ready:
+    """`start_tokens` in the form of masks of all states, of which there is one."""
+    bounds, dense_row = np.full((automaton.n_states, 2), -1, np.int32), np.full(automaton.n_states, -1, np.int32)
+    start = int(automaton["frame_start"][0])
+    rows = np.zeros((0, words), np.int64)
+    if len(tokens) > MAX_LIST:
+        bits = np.zeros(64 * words, np.uint8)
+        bits[tokens] = 1
+        rows = np.packbits(bits, bitorder="little").view(np.int64).reshape(1, words)
+        dense_row[start] = 0
+    else:
+        bounds[start] = 0, len(tokens)
+    return Ready(bounds, tokens, dense_row, rows, 1, 1)
 
 
 def build(compiled: CompiledGrammar, most: int) -> Ready | None:

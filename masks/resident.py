@@ -25,6 +25,7 @@ from .layout import (
     G_LAZY_TABLE,
     G_LAZY_TABLE_SIZE,
     G_LAZY_WORDS,
+    G_LIBRARY,
     G_LIVE,
     G_LOOP_BITS,
     G_LOOP_EXACT,
@@ -46,6 +47,7 @@ from .layout import (
 from .machine import AT_EDGES, AT_FRAME_KIND, AT_FRAME_START, AT_STATE_FLAGS, delta
 from .memory import Block, load_i32, load_u8, section
 from .prepare import exact_loops, lazy_loops, loop_members
+from .ready import only_start
 from .spelling import live_bytes
 from .trie import tables_of
 
@@ -166,11 +168,14 @@ class Resident:
             block.set_array(G_LOOP_BITS, np.stack(members))
         if compiled.boundary is not None:
             block.set_array(G_BOUNDARY, compiled.boundary)
-        if compiled.ready is not None:
-            block.set_array(G_READY_START, compiled.ready.bounds)
-            block.set_array(G_READY_TOKENS, compiled.ready.tokens)
-            block.set_array(G_READY_DENSE, compiled.ready.dense_row)
-            block.set_array(G_READY_ROWS, compiled.ready.rows)
+        ready = compiled.ready
+        if ready is None and compiled.start_tokens is not None:
+            ready = only_start(automaton, compiled.start_tokens, words)
+        if ready is not None:
+            block.set_array(G_READY_START, ready.bounds)
+            block.set_array(G_READY_TOKENS, ready.tokens)
+            block.set_array(G_READY_DENSE, ready.dense_row)
+            block.set_array(G_READY_ROWS, ready.rows)
         positions = int(automaton.header[H_LAZY_STATES])
         self.lazy_words = -(-positions // 64)
         if positions:
@@ -186,6 +191,12 @@ class Resident:
             scratch = np.zeros((5, self.lazy_words), np.int64)
             lazy_loops(automaton.address, self.lazy_words, scratch.ctypes.data, loops)
             block.set_array(G_LAZY_LOOP, loops)
+        if compiled.library:
+            library = np.zeros((len(automaton["frame_start"]), 2), np.int64)
+            library[:, 1] = np.searchsorted(automaton["state_frame"], np.arange(len(library)))
+            for frame, entry in compiled.library:
+                library[frame, 0] = entry.address
+            block.set_array(G_LIBRARY, library)
         if automaton.flags & RECURSIVE:
             block.set_array(G_FRAME_STAMPS, np.zeros(len(automaton["frame_start"]), np.int64))
             calls = len(automaton["call_frame"])
