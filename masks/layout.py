@@ -376,10 +376,15 @@ VERIFIED, DEFERRED = 3, 4
     J_INCLUSIVE,  # NOTE: 1 where the tokens that end at the nodes of the list are walked as well
     J_FEW,  # contexts: tokens of B_JOB_TOTAL, all listed in B_JOB_LIST; -1: they have to be searched for
     J_DIRTY,  # 1 where B_JOB_TOTAL may hold bits of an earlier job
+    J_SUBTREES,  # 2 words: first bytes whose tokens are walked in the trie
+    J_SUBTREES_HIGH,
+    J_SUFFIXES,  # 2 words: bytes for whose tokens the suffixes from that byte on are walked
+    J_SUFFIXES_HIGH,
+    J_BASE,  # the state after the bytes before such a suffix
     JOB_WORDS,
-) = range(38)
+) = range(43)
 DIRECT = -1
-IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE = range(9)
+IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE, TRIES = range(10)
 
 # What masks.wide finds out about a head (words at J_LOOP).
 L_STAY = 0  # 2 words: ASCII bytes on which it stays alive whatever the string
