@@ -7,16 +7,25 @@ half well-behaved structured answers. A forward pass is a real wait, in which an
 Scenarios: *alone* (unconstrained rows only), *mix* (no adversary), *hard ID* (inputs of the file named by
 STEPMASK_DATA, JSON Schemas and regular expressions, each in all of the adversary's rows), *fresh* (a schema that nobody
 had before every few milliseconds), *burst* (64 distinct cold grammars at once), *long compile* (a choice of 50,000
-options), *killed* (the compile service's worker, every 40 steps), *small pool* (masks of two steps, all grammars).
-Back ends: stepmask; without its budget; without its compile service (in threads of the same process instead); xgrammar
-and llguidance with their calls made the way vLLM makes them (`step_engine`). Everything is sampled by the same kernel.
+options), *killed* (the compile service's worker, every 40 steps), *small pool* (masks of two steps, all grammars),
+*texts* (all structured rows want text and log-probabilities as JSON), *steady* (120 different well-behaved grammars in
+all rows but the victims'), and *mix* and *steady* with caches that nothing evicts (*hot*).
+Back ends: stepmask; without its budget; without its compile service (in threads of the same process instead); without
+its text process (the step loop makes the text); xgrammar and llguidance with their calls made the way vLLM makes them
+(`step_engine`). Everything is sampled by the same kernel.
 
 Prints step times, the time between two tokens of unconstrained rows, the step thread's time for grammars (by the clock,
 and as processor time: `cpu`), stall amplification (the p99 between tokens over that of *alone* of the same back end),
 outcomes of rows, overruns (steps whose counted work passed the budget) and the most fuel that any step spent, of 150
 units a microsecond of budget. p99.9 is near the maximum where there are fewer than 1,000 values. On a machine that does
 other things as well only `cpu` and the counts mean anything. Writes bench/out/step-budget.json and .png.
-`--quick` takes a few seconds and needs no tokenizer.
+`--quick` takes a few seconds and needs no tokenizer. `--check` asks of a quiet machine what is claimed: no overruns,
+the budget kept in time, no victims, a warm step beside the best peer's. Everything:
+
+    python bench/step_budget.py --tokenizer tokenizer.json --hard all --batch 64 256 --forward-ms 8 20
+
+`--soak MINUTES` runs random requests with random faults (killed workers and text processes, bad and slow grammars,
+cancelled requests) and asserts at its end that memory stays flat and that no process, file or shared memory is left.
 """
 
 from __future__ import annotations
@@ -37,12 +46,19 @@ from common import OUT, bar_plot, machine, number, table, write_json
 from sequences import Splitter, installed
 from step_engine import BACK_ENDS, BackEnd
 from step_scenarios import BURST, Measured, Scenario, Settings, run
+from step_soak import soak
 
 import stepmask
 
 #: Hard inputs that are tried unless others are named: a long string, a wide choice, a late decision, much ambiguity.
 HARD = ("maxLength10000", "enum5k_sharedprefix", "oneOf200_tag_last", "pat_.*[ab].{20}$")
-NAMES = ("alone", "mix", "hard", "fresh", "burst", "long compile", "killed", "small pool")
+NAMES = (
+    "alone", "mix", "mix, hot", "steady", "hard", "fresh", "burst", "long compile", "killed", "small pool", "texts",
+)  # fmt: skip
+#: Different grammars of *steady*.
+MIXED = 120
+#: What --check leaves to the peers.
+CHECKED = ("alone", "mix", "steady", "fresh", "burst")
 
 
 def scenarios(names: Sequence[str], hard: Sequence[str] | None) -> list[Scenario]:
@@ -55,13 +71,19 @@ def scenarios(names: Sequence[str], hard: Sequence[str] | None) -> list[Scenario
     burst = tuple(step_cases.fresh(10**6 + i) for i in range(BURST))
     options = "|".join(f"option{i * 7919 % 50_000:05d}x{i}" for i in range(50_000))
     wide = step_cases.StepCase("wide", "regex", options, "option00000x0")
+    mixed = step_cases.mixed(MIXED)
     found += [
+        Scenario("mix, hot", is_hot=True),
+        Scenario("steady", known=mixed),
+        Scenario("steady, hot", known=mixed, is_hot=True),
+        Scenario("texts", texts=True),
         Scenario("fresh", pattern="fresh"),
         Scenario("burst", cases=burst, pattern="burst"),
         Scenario("long compile", cases=(wide,), pattern="resident"),
         Scenario("killed", pattern="kill"),
         Scenario("small pool", cases=step_cases.MIX, pattern="resident", is_pool_small=True),
     ]
+    wanted |= {"steady, hot"} if "steady" in wanted else set()
     return [one for one in found if one.name in wanted or (one.name.startswith("hard ") and "hard" in wanted)]
 
 
@@ -116,7 +138,8 @@ def run_all(
         alone: dict[str, float] = {}
         try:
             for scenario in chosen:
-                if not scenario.fits(back_end):
+                left_out = options.check and name != "stepmask" and scenario.name not in CHECKED
+                if left_out or not scenario.fits(back_end):
                     continue
                 measured = run(back_end, scenario, split, settings)
                 if scenario.name == "alone":
@@ -130,13 +153,41 @@ def run_all(
     return results
 
 
+def verdicts(results: dict[str, dict[str, Any]], budget_us: float) -> str:
+    """What is asked of stepmask: overruns, its grammars' time beside the budget, victims, and the steady ratio."""
+    lines = []
+    ours = {scenario: by_name["stepmask"] for scenario, by_name in results.items() if "stepmask" in by_name}
+    if ours:
+        lines.append(f"overruns in counted work: {sum(one['overruns'] for one in ours.values())}")
+        for what, hot in (("hot", True), ("cold", False)):
+            chosen = {scenario: one for scenario, one in ours.items() if scenario.endswith(", hot") == hot}
+            for key in ("p50", "p99", "p99.9", "max"):
+                values = {scenario: 1e3 * one["grammar_cpu_ms"].get(key, 0.0) for scenario, one in chosen.items()}
+                if values:
+                    worst = max(values, key=values.__getitem__)
+                    lines.append(
+                        f"grammar on the step thread, {what}, {key}: at most {values[worst]:.0f} us ({worst}), "
+                        f"budget {budget_us:g} us"
+                    )
+        worst = max(ours, key=lambda scenario: ours[scenario]["stall_amplification"] or 0.0)
+        lines.append(f"stall amplification: at most {number(ours[worst]['stall_amplification'])} ({worst})")
+    steady = results.get("steady", {})
+    peers = {name: one["grammar_ms"]["p50"] for name, one in steady.items() if not name.startswith("stepmask")}
+    if peers and "stepmask" in steady:
+        best = min(peers, key=peers.__getitem__)
+        own = steady["stepmask"]["grammar_ms"]["p50"]
+        lines.append(f"{MIXED} grammars, warm: {1e3 * own:.0f} us a step, {best} {peers[best] / own:.0f} times that")
+    return "\n".join(lines)
+
+
 def write(results: dict[str, dict[str, Any]], options: argparse.Namespace, width: int) -> list[Path]:
     """The report and the plot."""
     settings = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
     report = {
         "machine": machine(), "versions": installed(), "ids": width, "settings": settings, "results": results,
     }  # fmt: skip
-    written = [write_json(options.out, "step-budget", report)]
+    name = f"step-budget{options.suffix}"
+    written = [write_json(options.out, name, report)]
     if not options.no_plot:
         panels: dict[str, dict[str, dict[str, float]]] = {}
         titles = {
@@ -152,7 +203,7 @@ def write(results: dict[str, dict[str, Any]], options: argparse.Namespace, width
         title = (
             f"{options.batch} rows, {width:,} ids, forward {options.forward_ms:g} ms, budget {options.budget_us:g} us"
         )
-        written.append(bar_plot(options.out, "step-budget", title, panels, "ms"))
+        written.append(bar_plot(options.out, name, title, panels, "ms"))
     return written
 
 
@@ -162,8 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--backends", nargs="+", default=list(BACK_ENDS), choices=BACK_ENDS, metavar="NAME")
     parser.add_argument("--scenarios", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME")
     parser.add_argument("--hard", nargs="+", default=list(HARD), metavar="ID", help="hard inputs, or `all`")
-    parser.add_argument("--batch", type=int, default=64, help="rows (64)")
-    parser.add_argument("--forward-ms", type=float, default=20.0, help="a forward pass, milliseconds (20)")
+    parser.add_argument("--batch", nargs="+", type=int, default=[64], help="rows (64); each with each forward time")
+    parser.add_argument("--forward-ms", nargs="+", type=float, default=[20.0], help="forward passes, milliseconds (20)")
     parser.add_argument("--budget-us", type=float, default=200.0, help="stepmask's budget a step, microseconds (200)")
     parser.add_argument("--evict-mb", type=int, default=32, help="megabytes streamed in each forward pass (32)")
     parser.add_argument("--fresh-ms", type=float, default=5.0, help="between two fresh schemas, milliseconds (5)")
@@ -173,9 +224,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help="where to write (bench/out)")
     parser.add_argument("--no-plot", action="store_true", help="write no plot (then matplotlib is not needed)")
     parser.add_argument("--quick", action="store_true", help="a few seconds: 8 rows, few steps, a vocabulary of bytes")
+    parser.add_argument(
+        "--check", action="store_true", help="some 3 minutes: 256 rows, all hard inputs, peers in a few scenarios"
+    )
+    parser.add_argument("--soak", type=float, metavar="MINUTES", help="instead: random traffic with random faults")
     options = parser.parse_args(arguments)
     if options.quick:
-        options.batch, options.warm, options.steps, options.forward_ms, options.evict_mb = 8, 5, 30, 1.0, 1
+        options.batch, options.warm, options.steps, options.forward_ms, options.evict_mb = [8], 5, 30, [1.0], 1
+    if options.check:
+        options.batch, options.warm, options.steps, options.forward_ms, options.hard = [256], 30, 60, [8.0], ["all"]
+        options.backends = [name for name in options.backends if name not in BACK_ENDS[1:4]]
     if options.hard == ["all"]:
         options.hard = None
     split: Callable[[str], list[int]]
@@ -189,18 +247,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
         split = lambda text: list(text.encode())  # noqa: E731
     else:
         parser.error("--tokenizer is needed (except with --quick)")
-    settings = Settings(
-        options.batch, options.forward_ms / 1e3, options.evict_mb, options.warm, options.steps, options.fresh_ms / 1e3
-    )
     print("machine:", ", ".join(f"{key} {value}" for key, value in machine().items()))
     print("versions:", ", ".join(f"{key} {value}" for key, value in installed().items()))
     with tempfile.TemporaryDirectory() as cache:
         os.environ["STEPMASK_CACHE"] = cache
         stepmask.warm_up()
-        results = run_all(vocabulary, split, options, settings)
-    print(f"\n{options.batch} rows, {vocabulary.width:,} ids, forward {options.forward_ms:g} ms; milliseconds")
-    print(results_table(results))
-    print("written: " + ", ".join(map(str, write(results, options, vocabulary.width))))
+        if options.soak is not None:
+            print(soak(vocabulary, split, 60 * options.soak, options.batch[0]))
+            return
+        shapes = [(batch, forward) for batch in options.batch for forward in options.forward_ms]
+        for options.batch, options.forward_ms in shapes:
+            options.suffix = f"-{options.batch}-{options.forward_ms:g}" if len(shapes) > 1 else ""
+            settings = Settings(
+                options.batch, options.forward_ms / 1e3, options.evict_mb, options.warm, options.steps,
+                options.fresh_ms / 1e3,
+            )  # fmt: skip
+            results = run_all(vocabulary, split, options, settings)
+            print(f"\n{options.batch} rows, {vocabulary.width:,} ids, forward {options.forward_ms:g} ms; milliseconds")
+            print(results_table(results))
+            print(verdicts(results, options.budget_us))
+            print("written: " + ", ".join(map(str, write(results, options, vocabulary.width))))
 
 
 if __name__ == "__main__":

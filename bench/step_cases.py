@@ -55,6 +55,27 @@ def fresh(number: int) -> StepCase:
     )
 
 
+def mixed(count: int) -> tuple[StepCase, ...]:
+    """So many different well-behaved grammars: objects of two to six members of every usual kind, and patterns."""
+    kinds: tuple[tuple[dict[str, Any], Any], ...] = (
+        (_STRING, "the river"), (_INTEGER, 17), ({"type": "number"}, 2.5), ({"type": "boolean"}, True),
+        ({"enum": ["low", "middle", "high"]}, "high"), ({"type": "array", "items": _INTEGER}, [1, 22]),
+        ({"type": ["string", "null"]}, None), ({"type": "string", "maxLength": 40}, "an old mill"),
+    )  # fmt: skip
+    found = []
+    for number in range(count):
+        if number % 10 == 9:
+            low, high = 2 + number % 7, 12 + number % 11
+            found.append(StepCase(f"mixed {number}", "regex", f"[a-z]{{{low},{high}}}-[0-9]{{3}}", "millstone-417"))
+            continue
+        members = [kinds[(number * 5 + 3 * i) % len(kinds)] for i in range(2 + number % 5)]
+        schemas = {f"m{number}_{i}": schema for i, (schema, _) in enumerate(members)}
+        found.append(
+            _schema(f"mixed {number}", schemas, {f"m{number}_{i}": value for i, (_, value) in enumerate(members)})
+        )
+    return tuple(found)
+
+
 def hard(names: list[str] | None = None) -> list[StepCase]:
     """The hard inputs of the file data/hard.dev.jsonl.gz in the folder STEPMASK_DATA, all or those of `names`.
 

@@ -27,6 +27,9 @@ import stepmask
 from stepmask.integrations.compile_service import CompileService, ServiceLimits
 from stepmask.integrations.engine.grammar import Rows, StepPlan
 from stepmask.integrations.engine.request import Request
+from stepmask.integrations.text.in_process import InProcessText
+from stepmask.integrations.text.output import TextOutput
+from stepmask.integrations.text.process import TextProcess
 from stepmask.masks.arena import ACCEPTED, REFUSED
 from stepmask.masks.layout import READY
 from stepmask.masks.outcome import Outcome
@@ -245,8 +248,8 @@ class _Llguidance:
 class BackEnd:
     """One way to serve: how grammars are compiled (`compiling`), and rows stepped (`rows`).
 
-    `BACK_ENDS` has the names: `stepmask` as it should be used; with a cure switched off each: no budget, or grammars
-    compiled by threads of the engine's own process; the peers.
+    `BACK_ENDS` has the names: `stepmask` as it should be used; with a cure switched off each: no budget, grammars
+    compiled by threads of the engine's own process, or text made by the step loop; the peers.
     """
 
     def __init__(self, name: str, vocabulary: Any, tokenizer: Path | None, budget_us: float) -> None:
@@ -261,6 +264,10 @@ class BackEnd:
             if tokenizer is None:
                 raise ValueError(f"{name} needs a tokenizer")
             self._peer = _PEERS[name](tokenizer)
+        #: Where answers' text is made: in another process, where nothing else is said.
+        self.text: TextOutput = InProcessText(vocabulary)
+        if name.startswith("stepmask") and name != "stepmask, text in the loop":
+            self.text = TextProcess(vocabulary)
         if self._peer is not None or name == "stepmask, compile in threads":
             self._threads = ThreadPoolExecutor(((os.cpu_count() or 1) + 1) // 2)
         else:
@@ -300,6 +307,7 @@ class BackEnd:
 
     def close(self) -> None:
         """End its processes; compiles that threads have begun cannot be ended."""
+        self.text.close()
         if self.service is not None:
             self.service.close()
         if self._threads is not None:
@@ -307,4 +315,6 @@ class BackEnd:
 
 
 _PEERS: dict[str, Callable[[Path], Any]] = {"xgrammar": _Xgrammar, "llguidance": _Llguidance}
-BACK_ENDS = ("stepmask", "stepmask, no budget", "stepmask, compile in threads", *_PEERS)
+BACK_ENDS = (
+    "stepmask", "stepmask, no budget", "stepmask, compile in threads", "stepmask, text in the loop", *_PEERS,
+)  # fmt: skip

@@ -53,6 +53,12 @@ class Scenario:
     cases: tuple[StepCase, ...] = ()
     pattern: str = ""
     is_pool_small: bool = False
+    #: What well-behaved rows ask for, if not `MIX`: then all rows but the victims are well-behaved.
+    known: tuple[StepCase, ...] = ()
+    #: Whether all structured rows want their text and its log-probabilities as JSON.
+    texts: bool = False
+    #: Whether the caches are left alone by the forward passes.
+    is_hot: bool = False
 
     def fits(self, back_end: BackEnd) -> bool:
         """Whether it means anything for this back end."""
@@ -72,7 +78,7 @@ class Measured:
     #: Time between two tokens of an unconstrained row.
     victims: list[float] = field(default_factory=list)
     outcomes: dict[str, int] = field(default_factory=dict)
-    #: Steps whose counted work passed the budget by more than a token walk, and the most units of fuel in any step.
+    #: Steps whose counted work passed the budget by more than `Batch.fuel_slack`; the most units of fuel in any step.
     overruns: int = 0
     most_fuel: int = 0
     #: The adversary's requests by how they ended.
@@ -93,6 +99,9 @@ class Driver:
         self._last_cpu = 0.0
         self._adversary_slots = max(1, settings.batch // 8) if scenario.pattern else 0
         structured = settings.batch // 2 if scenario.structured else 0
+        if scenario.known:
+            structured = max(1, settings.batch - VICTIMS)
+        self._known = scenario.known or MIX
         self._structured: list[Handle | None] = [None] * structured
         self._free: list[Handle | None] = [None] * (settings.batch - structured - self._adversary_slots)
         self._adversaries: list[Handle] = []
@@ -143,11 +152,14 @@ class Driver:
         return self._engine.submit(Request([0], max_tokens=10**6, ignore_eos=True, on_token=hook))
 
     def _well_behaved(self, place: int) -> Handle:
-        number = self._made % len(MIX)
+        number = self._made % len(self._known)
         self._made += 1
-        grammar = self._back_end.known(MIX[number])
+        grammar = self._back_end.known(self._known[number])
+        texts = self._scenario.texts
         # Every eighth row asks for log-probabilities, so it always waits for its mask.
-        request = Request([1 + number], grammar, max_tokens=300, logprobs=place % 8 == 7, seed=self._made)
+        request = Request(
+            [1 + number], grammar, max_tokens=300, logprobs=texts or place % 8 == 7, text=texts, seed=self._made
+        )
         return self._engine.submit(request)
 
     def _adversary(self) -> None:
@@ -174,7 +186,7 @@ class Driver:
         number = self._asked % len(cases) if cases else 0
         case = cases[number] if cases else fresh(self._asked)
         self._asked += 1
-        script = 1 + len(MIX) + number
+        script = 1 + len(self._known) + number
         short = 300 if self._scenario.pattern == "resident" else 8
         request = Request([script], self._back_end.compiling(case), max_tokens=short, seed=self._asked)
         self._adversaries.append(self._engine.submit(request))
@@ -204,30 +216,27 @@ class Driver:
         measured.victims = [gap for times in self._times for gap in np.diff(times).tolist()]
         measured.outcomes = engine.recorder.outcomes()
         if self._back_end.budget_us is not None and not isinstance(rows, PeerRows):
-            measured.overruns = int((steps.fuel > rows.budget + WALK_FUEL).sum())
+            measured.overruns = int((steps.fuel > rows.budget + rows.slack).sum())
         measured.most_fuel = int(steps.fuel.max())
         measured.ends = dict(self._ends)
         measured.report = engine.recorder.table()
         return measured
 
 
-#: A step may exceed its fuel by one token walk with its charges (docs/step_contract.md). This is ample for a token of
-#: 128 bytes, at one unit a byte edge and a few open ways to read it; in units.
-WALK_FUEL = 1024
-
-
 def run(back_end: BackEnd, scenario: Scenario, split: Callable[[str], list[int]], settings: Settings) -> Measured:
     """One scenario with a new engine."""
-    for case in MIX:
+    known = scenario.known or MIX
+    for case in known:
         back_end.known(case)
     free = split(" the river runs past old mills" * 40)
     samples = [case.sample for case in scenario.cases] or [fresh(0).sample]
-    scripts = [free, *(split(case.sample) for case in MIX), *map(split, samples)]
-    model = ScriptedModel(back_end.vocabulary, scripts, settings.forward_s, Evictor(settings.evict_mb))
+    scripts = [free, *(split(case.sample) for case in known), *map(split, samples)]
+    evict = Evictor(0 if scenario.is_hot else settings.evict_mb)
+    model = ScriptedModel(back_end.vocabulary, scripts, settings.forward_s, evict)
     rows = back_end.rows(settings.batch, 2 * settings.batch if scenario.is_pool_small else None)
     engine = Engine(
         model, back_end.vocabulary, settings.batch, 4 * (settings.steps + settings.warm_steps) + 1024,
-        budget_us=back_end.budget_us, compiler=back_end.service, rows=rows,
+        budget_us=back_end.budget_us, compiler=back_end.service, rows=rows, text=back_end.text,
     )  # fmt: skip
     timer = CallTimer(rows, "plan", "settle", "advance", *(("fill",) if isinstance(rows, PeerRows) else ()))
     if isinstance(rows, PeerRows):

@@ -115,6 +115,7 @@ SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
     ("metadata", np.uint8),  # JSON: {"tokens": [names], ...}
 )
 SECTION_INDEX = {name: i for i, (name, _) in enumerate(SECTIONS)}
+_SECTION_TYPES = [(name, np.dtype(dtype)) for name, dtype in SECTIONS]
 _ALIGN = 64
 
 
@@ -153,17 +154,18 @@ class Automaton:
         arrays["metadata"] = np.frombuffer(json.dumps(metadata, sort_keys=True).encode(), np.uint8)
         unknown = set(arrays) - set(SECTION_INDEX)
         assert not unknown, unknown
-        data = [np.ascontiguousarray(arrays.get(name, np.empty(0, dtype)), dtype) for name, dtype in SECTIONS]
+        data = [np.ascontiguousarray(arrays.get(name, ()), dtype) for name, dtype in SECTIONS]
         header = np.zeros(HEADER_WORDS, np.int64)
         position = 8 * HEADER_WORDS
-        for i, part in enumerate(data):
-            header[H_SECTIONS + i] = position
+        starts = []
+        for part in data:
+            starts.append(position)
             position += _padded(part.nbytes)
+        header[H_SECTIONS : H_SECTIONS + len(starts)] = starts
         total = position  # after it: the number of elements of each section
         buffer = aligned_bytes(total + 8 * len(SECTIONS))
-        for i, part in enumerate(data):
+        for start, part in zip(starts, data, strict=True):
             if part.size:
-                start = int(header[H_SECTIONS + i])
                 buffer[start : start + part.nbytes] = part.view(np.uint8).reshape(-1)
         lengths = np.array([part.size for part in data], np.int64)
         buffer[total:] = lengths.view(np.uint8)
@@ -189,11 +191,11 @@ class Automaton:
             raise GrammarError("not a compiled grammar of this version, or cut short")
         if check and header[H_CHECKSUM] != _checksum(buffer):
             raise GrammarError("a damaged compiled grammar: its checksum does not fit")
-        lengths = buffer[buffer.nbytes - 8 * len(SECTIONS) :].view(np.int64)
+        starts = header[H_SECTIONS : H_SECTIONS + len(SECTIONS)].tolist()
+        lengths = buffer[buffer.nbytes - 8 * len(SECTIONS) :].view(np.int64).tolist()
         sections = {}
-        for i, (name, dtype) in enumerate(SECTIONS):
-            start = int(header[H_SECTIONS + i])
-            sections[name] = buffer[start : start + int(lengths[i]) * np.dtype(dtype).itemsize].view(dtype)
+        for (name, dtype), start, length in zip(_SECTION_TYPES, starts, lengths, strict=True):
+            sections[name] = buffer[start : start + length * dtype.itemsize].view(dtype)
         return cls(buffer, header, sections)
 
     def add_flags(self, flags: int) -> None:

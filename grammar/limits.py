@@ -45,8 +45,8 @@ class Limits:
     #: rule is a frame.
     max_inlined_positions: int = 2_000
     #: Ways to satisfy one JSON Schema, for one kind of value, after its `anyOf`, `oneOf`, `if` and negations have been
-    #: multiplied out. Objects with more than some hundreds become one automaton instead, where no unevaluated keyword or
-    #: number of properties is in them. About 20 us each.
+    #: multiplied out. Objects with more than some hundreds become one automaton instead, unless unevaluated keywords or
+    #: numbers of properties are in the alternatives. About 20 us each.
     max_schema_alternatives: int = 5_000
     #: States of one object or array of a JSON Schema: which of its properties have been settled, how many there are.
     #: About 50 us each.

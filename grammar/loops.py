@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,15 @@ def without_absent(ranges: Ranges, absent: frozenset[int]) -> Ranges:
     return subtract(ranges, normalise(lost)) if lost else ranges
 
 
+@lru_cache(maxsize=256)
+def _class_edges(ranges: Ranges) -> tuple[Int32Array, Int32Array, Int32Array, Int32Array]:
+    """The automaton of a class: where the edges of each state begin, their lowest and highest bytes, their targets."""
+    part = fragment(ranges)
+    table = np.array(part.edges, np.int32).reshape(-1, 4)
+    edge_start = np.searchsorted(table[:, 0], np.arange(part.n_states + 1)).astype(np.int32)
+    return edge_start, *(np.ascontiguousarray(table[:, i]) for i in (1, 2, 3))  # type: ignore[return-value]
+
+
 def find_loops(
     arrays: dict[str, npt.NDArray[Any]], n_classes: int, classes: list[Ranges]
 ) -> tuple[Int32Array, list[Ranges]]:
@@ -87,11 +97,7 @@ def find_loops(
     used: list[Ranges] = []
     columns = [arrays[name] for name in _COLUMNS]
     for ranges in classes:
-        part = fragment(ranges)
-        table = np.array(part.edges, np.int32).reshape(-1, 4)
-        edge_start = np.searchsorted(table[:, 0], np.arange(part.n_states + 1)).astype(np.int32)
-        low, high, target = (np.ascontiguousarray(table[:, i]) for i in (1, 2, 3))
-        arguments: Any = (*columns, n_classes, edge_start, low, high, target, loop, len(used))
+        arguments: Any = (*columns, n_classes, *_class_edges(ranges), loop, len(used))
         if _mark_loops(*arguments):
             used.append(ranges)
     return loop, used
@@ -125,11 +131,7 @@ def spread_loops(
         lesser = (loop < 0) | (loop > index)  # classes come largest first
         if not lesser[candidates].any():
             continue
-        part = fragment(ranges)
-        table = np.array(part.edges, np.int32).reshape(-1, 4)
-        edge_start = np.searchsorted(table[:, 0], np.arange(part.n_states + 1)).astype(np.int32)
-        low, high, target = (np.ascontiguousarray(table[:, i]) for i in (1, 2, 3))
-        arguments: Any = (*columns, n_classes, edge_start, low, high, target, candidates)
+        arguments: Any = (*columns, n_classes, *_class_edges(ranges), candidates)
         alive = _staying(*arguments)
         loop[alive.view(np.bool_) & lesser] = index
 

@@ -123,27 +123,7 @@ class Nets:
                 symbol = self._symbols[rule] = 256 + len(self._symbols)
             self.edges.extend((start, symbol, symbol, end))
         elif kind is Sequence:
-            parts = node.parts  # type: ignore[attr-defined]
-            if not parts:
-                self.skips.extend((start, end))
-                return
-            last = len(parts) - 1
-            for i, part in enumerate(parts):
-                if i == last:
-                    to = end
-                else:
-                    to = self._count
-                    self._count = to + 1
-                # The two commonest here, as calls cost more than all else.
-                if type(part) is Bytes and part.text and part.text.isascii():
-                    self.words.extend((start, len(self.text), len(part.text), to))
-                    self.text += part.text
-                elif type(part) is Reference and part.rule in self._symbols:
-                    symbol = self._symbols[part.rule]
-                    self.edges.extend((start, symbol, symbol, to))
-                else:
-                    self._add(part, start, to)
-                start = to
+            self._sequence(node.parts, start, end)  # type: ignore[attr-defined]
         elif kind is Alternation:
             for option in node.options:  # type: ignore[attr-defined]
                 self._add(option, start, end)
@@ -164,14 +144,43 @@ class Nets:
         else:
             raise NotFlat(type(node).__name__)
 
+    def _sequence(self, parts: tuple[Expression, ...], start: int, end: int) -> None:
+        if not parts:
+            self.skips.extend((start, end))
+            return
+        last = len(parts) - 1
+        symbols = self._symbols
+        for i, part in enumerate(parts):
+            if i == last:
+                to = end
+            else:
+                to = self._count
+                self._count = to + 1
+            # The commonest here, as calls cost more than all else.
+            kind = type(part)
+            if kind is Reference and part.rule in symbols:  # type: ignore[attr-defined]
+                symbol = symbols[part.rule]  # type: ignore[attr-defined]
+                self.edges.extend((start, symbol, symbol, to))
+            elif kind is Bytes and part.text and part.text.isascii():  # type: ignore[attr-defined]
+                self.words.extend((start, len(self.text), len(part.text), to))  # type: ignore[attr-defined]
+                self.text += part.text  # type: ignore[attr-defined]
+            elif kind is Sequence:
+                self._sequence(part.parts, start, to)  # type: ignore[attr-defined]
+            else:
+                self._add(part, start, to)
+            start = to
+
     def _machine(self, node: Machine, start: int, end: int) -> None:
         base = self._count
         self._count += 1 + max((0, *node.sources, *node.targets, *node.finals))
         self.skips.extend((start, base))
         before, self._repeated = self._repeated, True
-        add = self._add
+        add, sequence = self._add, self._sequence
         for source, label, target in zip(node.sources, node.labels, node.targets, strict=True):
-            add(label, base + source, base + target)
+            if type(label) is Sequence:
+                sequence(label.parts, base + source, base + target)
+            else:
+                add(label, base + source, base + target)
         self._repeated = before
         for final in node.finals:
             self.skips.extend((base + final, end))

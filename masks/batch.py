@@ -48,6 +48,7 @@ from .layout import (
     READY,
     SCRATCH_BLOCK_WORDS,
 )
+from .leaving import NOTE_COST
 from .outcome import ADVANCE_SHARE, COUNTER_NAMES, PIECE_FUEL, ROWS_SHARE, SETTLE_SHARE, Late, Outcome, Plan
 from .pool import WORDS_OF_A_MASK
 from .prefetch import Prefetcher
@@ -115,7 +116,7 @@ class Batch:
         self._tables = tables_of(vocabulary)
         #: Units by which a step may exceed `fuel`: what is done at once, and the least that each phase does.
         self.fuel_slack = slots * _step.ROW_COST - self.rows_fuel + 2 * _step.WALK_FUEL + 3 * PIECE_FUEL
-        self.fuel_slack += 2 * self._tables.words // WORDS_OF_A_MASK
+        self.fuel_slack += 2 * self._tables.words // WORDS_OF_A_MASK + (NOTE_COST + 2) * self._tables.max_bytes
         self._start_tables = tables_of(vocabulary, drop_space=True)
         words = self._tables.words
         path = max(self._tables.max_bytes, self._start_tables.max_bytes) + 8
@@ -144,7 +145,7 @@ class Batch:
         text = np.packbits(vocabulary.is_text, bitorder="little")
         self.possible.view(np.uint8)[: len(text)] = text
         self._words = np.zeros(words, np.int64)
-        self._whole_mask = self._words.view(np.uint32)[: vocabulary.words]
+        self._whole_mask: npt.NDArray[np.uint32] = self._words.view(np.uint32)[: vocabulary.words]
         self._row = np.zeros(1, np.int32)
         self._token = np.zeros(1, np.int32)
         # Where kernels find these: NumPy takes a microsecond to say it, in every step.

@@ -47,6 +47,7 @@ from .layout import (
     B_JOB_REGISTER,
     B_JOB_SELECTION,
     B_JOB_SETS,
+    B_JOB_SORTED,
     B_JOB_STATE,
     B_JOB_TOTAL,
     B_JOB_UNDECIDED,
@@ -298,6 +299,7 @@ class Lanes:
         for lane in self._lanes[:LANE_LOOK]:
             lane.set_array(B_JOB_EVENTS, _touched(MAX_EVENTS))
             lane.set_array(B_JOB_KEYS, _touched(MAX_KEYS, KEY_WORDS))
+            lane.set_array(B_JOB_SORTED, _touched(MAX_EVENTS).view(np.int32)[:MAX_EVENTS])
         for lane in self._lanes:
             for field, shape in (
                 (B_PAIRS, (MAX_PAIRS, PAIR_WORDS)),

@@ -28,6 +28,7 @@ from .layout import (
     J_FEW,
     J_FOLLOW,
     J_GRAMMAR,
+    J_HASH_HIGH,
     J_INCLUSIVE,
     J_KEY_COUNT,
     J_KEY_HIGH,
@@ -36,6 +37,7 @@ from .layout import (
     J_LIST,
     J_LIST_AT,
     J_LIST_LENGTH,
+    J_LIST_NEW,
     J_LOOP,
     J_MEMO,
     J_PATH_LENGTH,
@@ -43,6 +45,7 @@ from .layout import (
     J_REGISTER,
     J_ROOM,
     J_ROWS,
+    J_SORTED,
     J_SORTING,
     J_STAGE,
     J_STAMP,
@@ -62,6 +65,7 @@ from .layout import (
     NOTE,
     RANKS,
     SELECT,
+    STORE,
     TRIE,
 )
 from .leaving import children_bytes, note_asked, note_asked_any, note_calls, note_leaving, noting_cost
@@ -241,6 +245,16 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, i
     store_i64(job, J_ADDED, 0)
     store_i64(job, J_ROOM, 0)
     count(batch, COUNT_CONTEXTS, 1)
+
+
+@helper
+def begin_storing(batch):  # type: ignore[no-untyped-def]
+    """What the job has found is all there is: its lists are sorted, hashed and stored from here on."""
+    job = load_i64(batch, B_JOB)
+    for word in range(J_SORTED, J_HASH_HIGH + 1):
+        store_i64(job, word, 0)
+    store_i64(job, J_LIST_NEW, -1)
+    store_i64(job, J_STAGE, STORE)
 
 
 @helper

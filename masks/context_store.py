@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._numba import helper
-from .context_begin import begin_context
+from .context_begin import begin_context, begin_storing
 from .context_walk import FAILED
 from .few import intern_total, work_of_total
 from .fuel import affords, count, fuel_left
@@ -16,6 +16,7 @@ from .layout import (
     B_JOB,
     B_JOB_EVENTS,
     B_JOB_KEYS,
+    B_JOB_SORTED,
     B_LIST_TOKENS_HALF,
     B_LIST_TOKENS_USED,
     B_LIST_USED,
@@ -60,9 +61,15 @@ from .layout import (
     ITEM_WORDS,
     J_ADDED,
     J_EVENT_COUNT,
+    J_HASH_HIGH,
+    J_HASH_LOW,
+    J_KEY_AT,
     J_KEY_COUNT,
+    J_LIST_NEW,
+    J_NODE_AT,
     J_REGISTER,
     J_ROOM,
+    J_SORTED,
     J_STAGE,
     KEY_CALL,
     KEY_COUNT,
@@ -86,6 +93,7 @@ from .layout import (
     MAX_LIST,
     MAX_LIST_NODES,
     MAX_LISTS,
+    STORE,
     WHOLE,
 )
 from .lazy import mix
@@ -95,8 +103,9 @@ from .memory import call_kernel, load_i32, load_i64, shift_right, store_i32, sto
 from .pool import mask_cost, new_epoch, resolve
 from .trie import V_MAX_BYTES
 
-#: What the walk of a context has found leaving its frame, that is sorted into lists in the time of one byte edge.
-EVENTS_A_UNIT = 2
+#: Nodes that leave the frame of a context: sorted into lists at a time, and in the time of one byte edge.
+STORED_AT_ONCE = 512
+NODES_A_UNIT = 4
 #: Heads of chains that are cleared in the time of one byte edge.
 BUCKETS_A_UNIT = 16
 
@@ -194,7 +203,7 @@ def _new_context(batch, grammar, vocabulary, key, below, above):  # type: ignore
     store_i64(context, CONTEXT_STATE, key)
     store_i64(context, CONTEXT_BELOW, own_below)
     store_i64(context, CONTEXT_ABOVE, own_above)
-    _store_lists(batch, grammar, context)
+    _give_lists(batch, grammar, context)
     return number
 
 
@@ -214,19 +223,10 @@ def _forget_contexts(batch, grammar):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _intern_list(grammar, length):  # type: ignore[no-untyped-def]
-    """Number of the list of the `length` trie nodes behind all others in G_LIST_NODES, kept there if it is new."""
-    used = load_i64(grammar, G_LIST_NODES_USED)
-    nodes = load_i64(grammar, G_LIST_NODES)
-    low, high = 0x3243F6A8885A308D + length, 0x13198A2E03707344
-    for i in range(used, used + length):
-        node = load_i32(nodes, i)
-        low = mix(low, node)
-        high = (high ^ node) * -0x4B47D0C5A6B1E0A3
-        high ^= shift_right(high, 29)
-    table, lists = load_i64(grammar, G_LIST_TABLE), load_i64(grammar, G_LISTS)
-    bucket = shift_right(low, 1) & (LIST_BUCKETS - 1)
-    number = load_i32(table, bucket) - 1
+def _find_list(grammar, low, high, length):  # type: ignore[no-untyped-def]
+    """Number of the list of this hash and length, or -1."""
+    lists = load_i64(grammar, G_LISTS)
+    number = load_i32(load_i64(grammar, G_LIST_TABLE), shift_right(low, 1) & (LIST_BUCKETS - 1)) - 1
     while number >= 0:
         entry = lists + 8 * LIST_WORDS * number
         if (
@@ -236,50 +236,118 @@ def _intern_list(grammar, length):  # type: ignore[no-untyped-def]
         ):
             return number
         number = load_i64(entry, LIST_NEXT) - 1
+    return -1
+
+
+@helper
+def _new_list(grammar, low, high, begin, length):  # type: ignore[no-untyped-def]
+    """Number of a new list, whose nodes are in their place."""
+    table, bucket = load_i64(grammar, G_LIST_TABLE), shift_right(low, 1) & (LIST_BUCKETS - 1)
     number = load_i64(grammar, G_LIST_COUNT)
     store_i64(grammar, G_LIST_COUNT, number + 1)
-    entry = lists + 8 * LIST_WORDS * number
+    entry = load_i64(grammar, G_LISTS) + 8 * LIST_WORDS * number
     store_i64(entry, LIST_NEXT, load_i32(table, bucket))
     store_i32(table, bucket, number + 1)
-    store_i64(entry, LIST_BEGIN, used)
+    store_i64(entry, LIST_BEGIN, begin)
     store_i64(entry, LIST_LENGTH, length)
     store_i64(entry, LIST_LOW, low)
     store_i64(entry, LIST_HIGH, high)
-    store_i64(grammar, G_LIST_NODES_USED, used + length)
     return number
 
 
 @helper
-def _store_lists(batch, grammar, context):  # type: ignore[no-untyped-def]
-    """Give a new context the lists that its walk found."""
+def _sort_events(batch):  # type: ignore[no-untyped-def]
+    """Go on putting the nodes of B_JOB_EVENTS in the order of their lists; returns how many this time."""
     job = load_i64(batch, B_JOB)
-    events, keys = load_i64(batch, B_JOB_EVENTS), load_i64(batch, B_JOB_KEYS)
-    n_events, n_keys = load_i64(job, J_EVENT_COUNT), load_i64(job, J_KEY_COUNT)
-    # In order of the keys: each list's nodes in the order in which they were found.
-    place = load_i64(grammar, G_LIST_NODES_USED) + n_events
-    nodes = load_i64(grammar, G_LIST_NODES)
-    for number in range(n_keys):
-        key = keys + 8 * KEY_WORDS * number
-        store_i64(key, KEY_PLACE, place)
-        place += load_i64(key, KEY_COUNT)
-    for i in range(n_events):
+    events, keys, into = load_i64(batch, B_JOB_EVENTS), load_i64(batch, B_JOB_KEYS), load_i64(batch, B_JOB_SORTED)
+    first = load_i64(job, J_SORTED)
+    if first == 0:
+        place = 0
+        for number in range(load_i64(job, J_KEY_COUNT)):
+            key = keys + 8 * KEY_WORDS * number
+            store_i64(key, KEY_PLACE, place)
+            place += load_i64(key, KEY_COUNT)
+    last = min(first + STORED_AT_ONCE, load_i64(job, J_EVENT_COUNT))
+    for i in range(first, last):
         event = load_i64(events, i)
         key = keys + 8 * KEY_WORDS * (event >> 32)
         at = load_i64(key, KEY_PLACE)
-        store_i32(nodes, at, event & 0xFFFFFFFF)
+        store_i32(into, at, event & 0xFFFFFFFF)
         store_i64(key, KEY_PLACE, at + 1)
+    store_i64(job, J_SORTED, last)
+    return last - first
+
+
+@helper
+def _store_list(batch, grammar):  # type: ignore[no-untyped-def]
+    """Go on with the next list: hash its nodes, and copy them where it is new. Its number is KEY_PLACE then.
+
+    Returns how many nodes this time.
+    """
+    job = load_i64(batch, B_JOB)
+    key = load_i64(batch, B_JOB_KEYS) + 8 * KEY_WORDS * load_i64(job, J_KEY_AT)
+    length = load_i64(key, KEY_COUNT)
+    source = load_i64(batch, B_JOB_SORTED) + 4 * (load_i64(key, KEY_PLACE) - length)
+    first, into = load_i64(job, J_NODE_AT), load_i64(job, J_LIST_NEW)
+    low, high = load_i64(job, J_HASH_LOW), load_i64(job, J_HASH_HIGH)
+    last = min(first + STORED_AT_ONCE, length)
+    if into >= 0:
+        nodes = load_i64(grammar, G_LIST_NODES) + 4 * into
+        for i in range(first, last):
+            store_i32(nodes, i, load_i32(source, i))
+    else:
+        if first == 0:
+            low, high = 0x3243F6A8885A308D + length, 0x13198A2E03707344
+        for i in range(first, last):
+            node = load_i32(source, i)
+            low = mix(low, node)
+            high = (high ^ node) * -0x4B47D0C5A6B1E0A3
+            high ^= shift_right(high, 29)
+        store_i64(job, J_HASH_LOW, low)
+        store_i64(job, J_HASH_HIGH, high)
+    store_i64(job, J_NODE_AT, last)
+    if last == length:
+        number = _find_list(grammar, low, high, length)
+        if number < 0 and into < 0:
+            store_i64(job, J_LIST_NEW, load_i64(grammar, G_LIST_NODES_USED))
+            store_i64(grammar, G_LIST_NODES_USED, load_i64(grammar, G_LIST_NODES_USED) + length)
+        else:
+            if number < 0:
+                number = _new_list(grammar, low, high, into, length)
+            store_i64(key, KEY_PLACE, number)
+            store_i64(job, J_KEY_AT, load_i64(job, J_KEY_AT) + 1)
+            store_i64(job, J_LIST_NEW, -1)
+        store_i64(job, J_NODE_AT, 0)
+    return last - first
+
+
+@helper
+def _lists_are_stored(batch, grammar):  # type: ignore[no-untyped-def]
+    """Go on storing the lists that the walk has found; False where the fuel ends first."""
+    job = load_i64(batch, B_JOB)
+    while True:
+        if not affords(batch, 1):
+            return False
+        if load_i64(job, J_SORTED) < load_i64(job, J_EVENT_COUNT):
+            done = _sort_events(batch)
+        elif load_i64(job, J_KEY_AT) < load_i64(job, J_KEY_COUNT):
+            done = _store_list(batch, grammar)
+        else:
+            return True
+        count(batch, COUNT_WORK, 1 + done // NODES_A_UNIT)
+
+
+@helper
+def _give_lists(batch, grammar, context):  # type: ignore[no-untyped-def]
+    """Give a new context the lists that have been stored."""
+    job = load_i64(batch, B_JOB)
+    keys, items = load_i64(batch, B_JOB_KEYS), load_i64(grammar, G_ITEMS)
     store_i64(context, CONTEXT_RETURN, -1)
     store_i64(context, CONTEXT_ITEM, load_i64(grammar, G_ITEM_COUNT))
-    items = load_i64(grammar, G_ITEMS)
     n_items = 0
-    for number in range(n_keys):
+    for number in range(load_i64(job, J_KEY_COUNT)):
         key = keys + 8 * KEY_WORDS * number
-        length = load_i64(key, KEY_COUNT)
-        begin = load_i64(key, KEY_PLACE) - length
-        used = load_i64(grammar, G_LIST_NODES_USED)
-        for i in range(length):
-            store_i32(nodes, used + i, load_i32(nodes, begin + i))
-        list_number = _intern_list(grammar, length)
+        list_number = load_i64(key, KEY_PLACE)
         if load_i64(key, KEY_CALL) == RETURNS:
             store_i64(context, CONTEXT_RETURN, list_number)
         else:
@@ -333,7 +401,6 @@ def context_of(batch, grammar, vocabulary, state, register, list_number):  # typ
     if not may_run(batch, low, high):
         return LATER
     job = load_i64(batch, B_JOB)
-    known = False
     if load_i64(job, J_STAGE) == IDLE:
         if not _has_room(grammar):
             _forget_contexts(batch, grammar)
@@ -344,22 +411,25 @@ def context_of(batch, grammar, vocabulary, state, register, list_number):  # typ
             listed = load_i64(grammar, G_LIST_NODES) + 4 * load_i64(entry, LIST_BEGIN)
             length = load_i64(entry, LIST_LENGTH)
         count(batch, COUNT_MISSES, 1)
-        known = list_number == WHOLE and load_known(batch, grammar, vocabulary, state, register, below, above)
-        if not known:
+        if list_number != WHOLE or not load_known(batch, grammar, vocabulary, state, register, below, above, low, high):
             inclusive = list_number != WHOLE and list_number & INCLUSIVE != 0
             begin_context(batch, grammar, vocabulary, state, register, listed, length, inclusive, low, high)
-    left = 0
-    if not known:
+    if load_i64(job, J_STAGE) != STORE:
         left = call_kernel(load_i64(batch, B_RUN_CONTEXT), batch, fuel_left(batch))
-    if left == FAILED:
-        return BY_STACK
-    if left < 0:
-        return LATER
-    if not _has_room(grammar):  # the other lane has taken it
+        if left == FAILED:
+            return BY_STACK
+        if left < 0:
+            return LATER
+        begin_storing(batch)
+    if load_i64(job, J_SORTED) == 0 and not _has_room(grammar):  # the other lane has taken it
+        store_i64(job, J_STAGE, IDLE)
         _forget_contexts(batch, grammar)
         return FORGOTTEN
+    if not _lists_are_stored(batch, grammar):
+        return LATER
+    store_i64(job, J_STAGE, IDLE)
     # Its mask was cleared when it began, and is hashed and stored now.
-    count(batch, COUNT_WORK, 2 * work_of_total(batch) + load_i64(job, J_EVENT_COUNT) // EVENTS_A_UNIT)
+    count(batch, COUNT_WORK, 2 * work_of_total(batch))
     if number < 0:
         number = _new_context(batch, grammar, vocabulary, key, below, above)
     store_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK, intern_total(batch))

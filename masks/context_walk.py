@@ -59,13 +59,14 @@ from .layout import (
     RANKS,
     SELECT,
     SPACE,
+    STORE,
     TRIE,
 )
 from .leaving import (
     NOTE_COST,
     ask,
     children_bytes,
-    node_of,
+    list_nodes,
     note_added,
     note_at,
     note_leaving,
@@ -245,6 +246,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # ty
     flags = section(automaton, AT_STATE_FLAGS)
     states = load_i64(batch, B_JOB_STATE)
     registers = load_i64(batch, B_JOB_REGISTER)
+    children = load_i64(batch, B_JOB_CHILDREN)
     own, register = load_i64(states, skipped), load_i64(registers, skipped)
     while word < rank_words:
         bits = load_i64(ranks, word)
@@ -288,12 +290,17 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # ty
             if previous >= 0 and depth > alive and not run:
                 continue  # it shares the byte that killed the token before
             dead = False
+            listed = False
             while depth < length:
                 byte = (first >> (8 * depth)) & 0xFF if depth < RECORD_BYTES else load_u8(data, begin + depth)
                 # The bytes of a run never follow the frame nor begin a call: no need to ask before it has ended.
                 if depth > skipped and load_u8(flags, load_i64(states, depth)) & (FINAL | HAS_CALLS) != 0:
-                    note_at(batch, grammar, automaton, vocabulary, depth, rank, length - depth, byte)
-                    fuel -= NOTE_COST + length - depth
+                    if not listed:
+                        listed = True
+                        list_nodes(batch, vocabulary, rank, length)
+                        fuel -= length // 2
+                    note_at(batch, grammar, automaton, depth, byte)
+                    fuel -= NOTE_COST
                 fuel -= 1
                 target = step_fast(
                     automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte
@@ -304,9 +311,13 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # ty
                 elif target == -2:
                     target = _step_register(batch, automaton, depth, byte)
                     if target >= 0 and load_u8(flags, target) & HAS_OPERATIONS != 0:
-                        node = node_of(vocabulary, rank, length - depth - 1)
+                        if not listed:
+                            listed = True
+                            list_nodes(batch, vocabulary, rank, length)
+                            fuel -= length // 2
+                        node = load_i64(children, depth + 1)
                         note_operations(batch, grammar, automaton, target, load_i64(registers, depth + 1), node)
-                        fuel -= NOTE_COST + length - depth
+                        fuel -= NOTE_COST
                         if only_operations(automaton, target):
                             target = -1
                 if target < 0:
@@ -349,7 +360,7 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
     """Go on with the job. Returns the fuel left, -1 where it ran out, or FAILED.
 
     When it is done the context's own mask is in B_JOB_TOTAL, what leaves the frame in B_JOB_EVENTS and B_JOB_KEYS, and
-    the job idle.
+    the stage is STORE.
     """
     job = load_i64(batch, B_JOB)
     grammar = load_i64(job, J_GRAMMAR)
@@ -437,5 +448,5 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
         return FAILED
     if load_i64(job, J_UNFINISHED):
         return -1
-    store_i64(job, J_STAGE, IDLE)
+    store_i64(job, J_STAGE, STORE)
     return max(fuel, 0)

@@ -196,14 +196,15 @@ CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
     B_BYTES_DONE,  # bytes that an unfinished accepting has done
     B_BEHIND,  # slots that are in the middle of a token
     B_ADVANCE_ROWS,  # address of the kernel advance.advance_rows
+    B_JOB_SORTED,  # int32[MAX_EVENTS] the nodes of B_JOB_EVENTS, list after list
     B_FIELDS,
-) = range(86)
+) = range(87)
 #: Ways to a mask in one plan: the row that has waited longest, those that need least, and looking for what is there.
 LANE_OLDEST, LANE_CHEAPEST, LANE_LOOK, LANES = range(4)
 #: What each lane has for itself; the last five, also the looks.
 LANE_OF = (
     B_JOB, B_JOB_UNDECIDED, B_JOB_RANKS, B_JOB_STATE, B_JOB_REGISTER, B_JOB_CONFIGS, B_JOB_SETS, B_JOB_CHILDREN,
-    B_JOB_LIST, B_JOB_TOTAL, B_JOB_SELECTION, B_JOB_GRAPH, B_JOB_EVENTS, B_JOB_KEYS,
+    B_JOB_LIST, B_JOB_TOTAL, B_JOB_SELECTION, B_JOB_GRAPH, B_JOB_EVENTS, B_JOB_KEYS, B_JOB_SORTED,
     B_PAIRS, B_CALLED, B_RETURNS, B_CONTINUATIONS, B_VISIT,
 )  # fmt: skip
 LANE_FIELDS = len(LANE_OF)
@@ -376,15 +377,21 @@ VERIFIED, DEFERRED = 3, 4
     J_INCLUSIVE,  # NOTE: 1 where the tokens that end at the nodes of the list are walked as well
     J_FEW,  # contexts: tokens of B_JOB_TOTAL, all listed in B_JOB_LIST; -1: they have to be searched for
     J_DIRTY,  # 1 where B_JOB_TOTAL may hold bits of an earlier job
+    J_SORTED,  # STORE: events that are in B_JOB_SORTED
+    J_KEY_AT,  # STORE: lists that are stored
+    J_NODE_AT,  # STORE: nodes of the next list that are hashed, or copied
+    J_HASH_LOW,  # STORE: their hash
+    J_HASH_HIGH,
+    J_LIST_NEW,  # STORE: where its nodes are copied to, -1: it is being hashed
     J_SUBTREES,  # 2 words: first bytes whose tokens are walked in the trie
     J_SUBTREES_HIGH,
     J_SUFFIXES,  # 2 words: bytes for whose tokens the suffixes from that byte on are walked
     J_SUFFIXES_HIGH,
     J_BASE,  # the state after the bytes before such a suffix
     JOB_WORDS,
-) = range(43)
+) = range(49)
 DIRECT = -1
-IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE, TRIES = range(10)
+IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE, STORE, TRIES = range(11)
 
 # What masks.wide finds out about a head (words at J_LOOP).
 L_STAY = 0  # 2 words: ASCII bytes on which it stays alive whatever the string

@@ -10,6 +10,7 @@ from .._numba import helper
 from ..grammar.automaton import FINAL, H_N_STATES, HAS_CALLS, MEMBERS
 from .layout import (
     B_JOB,
+    B_JOB_CHILDREN,
     B_JOB_EVENTS,
     B_JOB_KEYS,
     B_JOB_REGISTER,
@@ -203,20 +204,22 @@ def noting_cost(packed):  # type: ignore[no-untyped-def]
 
 
 @helper
-def node_of(vocabulary, rank, up):  # type: ignore[no-untyped-def]
-    """The trie node of the token of `rank` less its last `up` bytes."""
+def list_nodes(batch, vocabulary, rank, length):  # type: ignore[no-untyped-def]
+    """Write the trie nodes of the first bytes of the token of `rank`, by their number, to B_JOB_CHILDREN."""
+    nodes = load_i64(batch, B_JOB_CHILDREN)
     node = load_i32(load_i64(vocabulary, V_RANK_NODE), rank)
-    for _ in range(up):
-        node = load_i32(load_i64(vocabulary, V_NODE_PARENT), node)
-    return node
+    parents = load_i64(vocabulary, V_NODE_PARENT)
+    for depth in range(length, 0, -1):
+        store_i64(nodes, depth, node)
+        node = load_i32(parents, node)
 
 
 @helper
-def note_at(batch, grammar, automaton, vocabulary, depth, rank, up, byte):  # type: ignore[no-untyped-def]
-    """`note_leaving` at the path's entry `depth` for the token of `rank`, whose last `up` bytes begin with `byte`."""
+def note_at(batch, grammar, automaton, depth, byte):  # type: ignore[no-untyped-def]
+    """`note_leaving` at the path's entry `depth` for a token that goes on with `byte`, whose nodes are listed."""
     bit = 1 << (byte & 63)
     quarter = byte >> 6
-    node = node_of(vocabulary, rank, up)
+    node = load_i64(load_i64(batch, B_JOB_CHILDREN), depth)
     note_leaving(
         batch, grammar, automaton,
         load_i64(load_i64(batch, B_JOB_STATE), depth), load_i64(load_i64(batch, B_JOB_REGISTER), depth), node,

@@ -194,13 +194,24 @@ class _Array:
     def _distinct(self, place: str) -> Expression | None:
         """Arrays of distinct items out of a finite set."""
         clause = self._clause
-        values = self._writer.finite_values(self._shapes.literals(self._alike))
-        if values is None or clause.contains or clause.violations or self._alike:
-            raise GrammarUnsupported(
-                f"uniqueItems is enforced where items are alike and one of up to {MAX_DISTINCT} scalars, or at most 1",
-                place,
-            )
+        last = self._alike if self._maximum is None else min(self._alike, self._maximum - 1)
+        #: The values of each of the first items, those of the last of them being the values of all that follow.
+        values_at: list[list[Expression]] = []
+        for index in range(last + 1):
+            found = self._writer.finite_values(self._shapes.literals(index))
+            if found is None or clause.contains or clause.violations:
+                raise GrammarUnsupported(
+                    f"uniqueItems is enforced where items are of up to {MAX_DISTINCT} scalars ({_MAX_TRACKED} where "
+                    "they are not alike), or at most 1",
+                    place,
+                )
+            values_at.append(found)
+        values = list(dict.fromkeys(value for found in values_at for value in found))
         if len(values) > _MAX_TRACKED:
+            if last > 0:
+                raise GrammarTooLarge(
+                    f"uniqueItems of {len(values)} values in items that are not alike", place, limit="max_schema_states"
+                )
             return self._distinct_members(values, place)
         layout = self._writer.layout
         comma, closing = layout.comma(self._depth), layout.closing(b"]", self._depth)
@@ -220,7 +231,7 @@ class _Array:
             if self._maximum is not None and count >= self._maximum:
                 continue
             for i, value in enumerate(values):
-                if seen >> i & 1:
+                if seen >> i & 1 or value not in values_at[min(count, last)]:
                     continue
                 then = seen | 1 << i
                 if then not in numbers:

@@ -26,7 +26,7 @@ from .values import KINDS, kind_of
 
 if TYPE_CHECKING:
     from .emptiness import Emptiness
-    from .options import Formats
+    from .options import Formats, PropertyOrder
     from .values import Named
 
 Result = TypeVar("Result")
@@ -52,8 +52,9 @@ _MAX_NESTED = 16
 _TYPE_ALONE = {"type"}
 _ALL_KINDS = frozenset(KINDS)
 _KINDS_OF_TYPE = {kind: frozenset((kind,)) for kind in KINDS} | {"integer": frozenset(("number",))}
-#: Steps of expansion, about 30 us each, beyond which objects are one formula if they can be.
-_MANY_STEPS = 300
+#: Steps of expansion, about 30 us each, beyond which objects are one formula if they can be. In any order a clause is a
+#: few states, and a formula as many as there are sets of names.
+_MANY_STEPS: dict[PropertyOrder, int] = {"declared": 300, "any": 4_000}
 #: Clauses of strings that choices may multiply to, for each option of the longest; beyond it they are one clause.
 _MANY_STRINGS = 8
 #: A negation that holds for every value of a kind.
@@ -105,7 +106,14 @@ class _ManyStepsError(Exception):
 class Expander:
     """Clauses of sets of schemas, remembered."""
 
-    def __init__(self, store: SchemaStore, limits: Limits, emptiness: Emptiness, formats: Formats) -> None:
+    def __init__(
+        self,
+        store: SchemaStore,
+        limits: Limits,
+        emptiness: Emptiness,
+        formats: Formats,
+        order: PropertyOrder = "declared",
+    ) -> None:
         from .keyword_table import KEYWORDS  # they need what is defined here
 
         self.store = store
@@ -113,6 +121,7 @@ class Expander:
         self.limits = limits
         self.kind = ""
         self.formats = formats
+        self.many_steps = _MANY_STEPS[order]
         #: Where each pattern stands first, for messages.
         self.places: dict[str, str] = {}
         #: What is known of schemas: the values of `enum` and `const`, and conditions on names.
@@ -189,7 +198,7 @@ class Expander:
         """The clauses of a set; of objects, where these are very many, one with a formula instead, if there is one."""
         if self.kind == "object":
             try:
-                return list(self._expanded(State(items.copy(), clause=CLAUSES[self.kind]()), _MANY_STEPS))
+                return list(self._expanded(State(items.copy(), clause=CLAUSES[self.kind]()), self.many_steps))
             except _ManyStepsError:
                 from .object_formulas import object_formula  # it needs what is defined here
 

@@ -23,8 +23,8 @@ from .shapes import ObjectShape, OtherNames
 if TYPE_CHECKING:
     from .writer import Writer
 
-#: Formulas and parts of them that are looked at, in all, to see what is left of them: about a second.
-_MOST_VISITED = 1_000_000
+#: Formulas and parts of them that are looked at, in all, to see what is left of them: a second or two.
+_MOST_VISITED = 2_000_000
 #: Classes of values of one property, about 0.1 ms each.
 _MAX_CLASSES = 256
 

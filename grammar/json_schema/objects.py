@@ -8,6 +8,7 @@ other; in any order a state holds the set of names seen.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..errors import GrammarTooLarge, GrammarUnsupported
@@ -55,7 +56,7 @@ class _Member:
     rest: Expression
     shows: frozenset[int]
 
-    @property
+    @cached_property
     def text(self) -> Expression:
         return Sequence((self.key, self.rest))
 

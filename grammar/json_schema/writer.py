@@ -32,7 +32,7 @@ class Writer:
         self.limits = limits
         self.layout = Layout(options)
         self.emptiness = Emptiness()
-        self.expander = Expander(store, limits, self.emptiness, options.formats)
+        self.expander = Expander(store, limits, self.emptiness, options.formats, options.property_order)
         self.emptiness.expander = self.expander
         self.rules: dict[str, Expression] = dict(self.layout.rules)
         self._store = store
@@ -138,9 +138,11 @@ class Writer:
                 allowed = clause.constraint.allowed
                 if allowed is None:
                     return None
+                write: Any = self._numbers if kind == "number" else self._strings
                 for value in sorted(allowed):
-                    only = clause.constraint.intersect(type(clause.constraint)(allowed=frozenset((value,))))
-                    texts = self._numbers([only]) if kind == "number" else self._strings([only])
+                    alone = type(clause.constraint)(allowed=frozenset((value,)))
+                    # One value is written in one way, whatever else was asked of it.
+                    texts = write([alone]) if write([clause.constraint.intersect(alone)]) else []
                     found += [text for text in texts if text not in found]
         return found
 

@@ -68,6 +68,8 @@ class Rows:
         self._batch = Batch(vocabulary, slots=slots, budget_us=budget_us, pool_masks=pool_masks)
         #: Units of fuel that `plan`, `settle` and `advance` have in one step, and those that they have spent so far.
         self.budget = self._batch.fuel
+        #: `Batch.fuel_slack`.
+        self.slack = self._batch.fuel_slack
         self._plan_fuel = self._plan_left = self._batch.plan_fuel
         self._advance_fuel = self._advance_left = self._batch.advance_fuel
         self.fuel = 0

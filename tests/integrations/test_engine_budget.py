@@ -205,3 +205,34 @@ def test_no_step_spends_more_than_its_fuel(vocabulary: stepmask.Vocabulary, gram
     assert engine.recorder.outcomes()["verified"] + engine.recorder.outcomes()["deferred"] > 0
     # Beyond it by no more than a token walk in `settle`, and a unit a plan.
     assert fuel.max() <= engine.rows.budget + 128
+
+
+#: Requests of the whole identity test; without --deep every fifth.
+IDENTITIES, SHARE = 200, 5
+
+
+def test_identity(vocabulary: stepmask.Vocabulary, grammars: list[Any], request: pytest.FixtureRequest) -> None:
+    """Random (grammar, seed, sampling parameters): one stream of tokens at every budget, with prefetch or not, alone
+    and among any others; many rows are verified, many are deferred.
+    """
+    deep = request.config.getoption("--deep")
+    every = random_requests(np.random.default_rng(11), grammars, IDENTITIES)
+    requests = every if deep else every[::SHARE]
+    expected = {}
+    for number, one in enumerate(requests):  # each alone, without a budget
+        (answer,) = answers(run(vocabulary, [one], None, 1))
+        expected[number] = answer
+    outcomes = {"ready": 0, "verified": 0, "deferred": 0}
+    draw = np.random.default_rng(12)
+    for budget in (0.0, 0.6, 1.5, 4.0, 200.0, None):
+        for prefetch in (False, True):
+            for slots in (1, 3, 8) if deep else (3, 8):
+                # At a budget of 0 a step does one piece of work: a few requests of the share.
+                numbers = draw.permutation(len(requests))[: len(requests) // (4 if budget == 0.0 else 1)].tolist()
+                engine = run(vocabulary, [requests[number] for number in numbers], budget, slots, prefetch)
+                assert answers(engine) == [expected[number] for number in numbers]
+                for name, count in engine.recorder.outcomes().items():
+                    outcomes[name] += count
+                if budget is None:
+                    assert engine.recorder.outcomes()["deferred"] == 0
+    assert outcomes["verified"] > 500 and outcomes["deferred"] > 500

@@ -202,7 +202,8 @@ def test_sixty_members_are_a_trie_and_a_register() -> None:
             batch.mask(slot)
             spent.append(batch.counters["work"] - before)
             assert batch.accept_bytes(slot, bytes([byte]))
-    assert max(spent[-2000:]) < 1500, "a string is not walked again for other members"
+    # Lists of the ends of names are; a string takes some 4,000.
+    assert max(spent[-2000:]) < 3000, "a string is not walked again for other members"
 
 
 def test_too_many_members_and_what_may_not_stand_in_a_key() -> None:

@@ -113,6 +113,24 @@ CASES: list[tuple[Any, dict[str, Any], list[str], list[str]]] = [
     ({"contains": {"const": 7}, "maxContains": 2}, {}, ["[7]", "[1,7,7]", "3"], ["[]", "[7,7,7]"]),
     ({"items": {"enum": ["a", "b", "c"]}, "uniqueItems": True}, {}, ["[]", '["c","a","b"]'], ['["a","a"]']),
     (
+        {"items": {"anyOf": [{"enum": [1, 2]}, {"enum": [2, 3], "minimum": 0}]}, "uniqueItems": True},
+        {},
+        ["[2,1,3]"],
+        ["[2,2]", "[2,2.0]"],
+    ),
+    (
+        {"prefixItems": [{"type": "boolean"}, {"enum": [True, 1, "a"]}], "items": False, "uniqueItems": True},
+        {},
+        ["[]", "[true]", "[true,1]", '[false,"a"]', "[false,true]"],
+        ["[true,true]", "[1]", "[true,false]", "[false,true,1]"],
+    ),
+    (
+        {"prefixItems": [{"const": 1}], "items": {"enum": [1, 2, 3], "minimum": 0}, "uniqueItems": True, "minItems": 2},
+        {},
+        ["[1,3]", "[1,3,2]"],
+        ["[1]", "[1,1]", "[1,2,1]", "[2,1]", "[1,2,2]"],
+    ),
+    (
         {"items": {"enum": [f"v{i}" for i in range(20)]}, "uniqueItems": True, "maxItems": 3},
         {},
         ['["v19","v1","v0"]', "[]"],
