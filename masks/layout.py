@@ -384,10 +384,15 @@ VERIFIED, DEFERRED = 3, 4
     J_HASH_LOW,  # STORE: their hash
     J_HASH_HIGH,
     J_LIST_NEW,  # STORE: where its nodes are copied to, -1: it is being hashed
+    J_SUBTREES,  # 2 words: first bytes whose tokens are walked in the trie
+    J_SUBTREES_HIGH,
+    J_SUFFIXES,  # 2 words: bytes for whose tokens the suffixes from that byte on are walked
+    J_SUFFIXES_HIGH,
+    J_BASE,  # the state after the bytes before such a suffix
     JOB_WORDS,
-) = range(44)
+) = range(49)
 DIRECT = -1
-IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE, STORE = range(10)
+IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE, STORE, TRIES = range(11)
 
 # What masks.wide finds out about a head (words at J_LOOP).
 L_STAY = 0  # 2 words: ASCII bytes on which it stays alive whatever the string
