@@ -197,8 +197,9 @@ CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
     B_BEHIND,  # slots that are in the middle of a token
     B_ADVANCE_ROWS,  # address of the kernel advance.advance_rows
     B_JOB_SORTED,  # int32[MAX_EVENTS] the nodes of B_JOB_EVENTS, list after list
+    B_LOOK_EXTRA,  # fuel of `settle` that looking up masks may use besides `plan`'s
     B_FIELDS,
-) = range(87)
+) = range(88)
 #: Ways to a mask in one plan: the row that has waited longest, those that need least, and looking for what is there.
 LANE_OLDEST, LANE_CHEAPEST, LANE_LOOK, LANES = range(4)
 #: What each lane has for itself; the last five, also the looks.
@@ -383,10 +384,15 @@ VERIFIED, DEFERRED = 3, 4
     J_HASH_LOW,  # STORE: their hash
     J_HASH_HIGH,
     J_LIST_NEW,  # STORE: where its nodes are copied to, -1: it is being hashed
+    J_SUBTREES,  # 2 words: first bytes whose tokens are walked in the trie
+    J_SUBTREES_HIGH,
+    J_SUFFIXES,  # 2 words: bytes for whose tokens the suffixes from that byte on are walked
+    J_SUFFIXES_HIGH,
+    J_BASE,  # the state after the bytes before such a suffix
     JOB_WORDS,
-) = range(44)
+) = range(49)
 DIRECT = -1
-IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE, STORE = range(10)
+IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE, STORE, TRIES = range(11)
 
 # What masks.wide finds out about a head (words at J_LOOP).
 L_STAY = 0  # 2 words: ASCII bytes on which it stays alive whatever the string

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,8 +54,13 @@ if TYPE_CHECKING:
     V_TOKEN_TEXT,  # uint8[size] 1 where the token is text
     V_FIRST_RANK,  # int32[257] first rank of the tokens that begin with a byte
     V_ABSENT,  # int64[4] bytes that no token has
+    V_BYTE_NODE,  # int32[256] the child of the root for each byte, or -1
+    V_SUFFIX_NODE,  # int64[suffix nodes] as V_NODE, of `masks.suffixes`
+    V_SUFFIX_BYTE,  # int32[256] the node for the suffixes from each byte on, or -1
+    V_SUFFIX_TOKEN_START,  # int32[suffix nodes + 1] where the tokens that end at a node begin
+    V_SUFFIX_TOKENS,  # int64[...][2]
     V_FIELDS,
-) = range(28)
+) = range(33)
 
 TOKEN_ENDS = 1 << 8
 SAME_TOKENS = 1 << 9  # several tokens end there
@@ -246,6 +252,32 @@ def _rank_nodes(
     return nodes
 
 
+@dataclass(frozen=True)
+class FlatTrie:
+    """`node` int64[nodes] as V_NODE; `parent` int64[nodes], -1 for the root's children; `end_node` int64[strings]."""
+
+    node: npt.NDArray[np.int64]
+    parent: npt.NDArray[np.int64]
+    end_node: npt.NDArray[np.int64]
+
+
+def flatten_trie(strings: list[bytes]) -> FlatTrie:
+    """The trie of different strings, sorted."""
+    data = np.frombuffer(b"".join(strings), np.uint8).copy()
+    start = np.concatenate([[0], np.cumsum([len(s) for s in strings])]).astype(np.int32)
+    number = np.arange(len(strings), dtype=np.int32)
+    common = np.zeros(len(strings), np.int32)
+    if len(strings):
+        _common_prefixes(data, start, common)
+    nodes = int(len(data) - common.sum())
+    node, node_token = np.zeros(nodes, np.int64), np.zeros(nodes, np.int32)
+    next_same = np.full(len(strings), -1, np.int32)
+    if len(strings):
+        _flatten(data, start, number, common, node, node_token, next_same)
+    end_node = _rank_nodes(node, node_token, next_same, len(strings))
+    return FlatTrie(node, _parents(node).astype(np.int64), end_node.astype(np.int64))
+
+
 class VocabularyTables:
     """The block of one vocabulary (and of one way to begin: see `drop_space`).
 
@@ -254,6 +286,8 @@ class VocabularyTables:
     """
 
     def __init__(self, vocabulary: Vocabulary, drop_space: bool = False) -> None:
+        from .suffixes import add_suffixes
+
         size = vocabulary.size
         text = vocabulary.is_text.astype(np.uint8)
         token_start = vocabulary.token_offsets.astype(np.int64)
@@ -306,6 +340,11 @@ class VocabularyTables:
         record[:, RECORD_BYTES] = np.minimum(np.diff(rank_start), RECORD_BYTES + 1) | (lengths >= 0) * RECORD_VALID
         used = np.zeros(256, bool)
         used[data] = True
+        parent = _parents(node)
+        byte_node = np.full(256, -1, np.int32)
+        top = np.flatnonzero(parent < 0)
+        byte_node[node[top] & 0xFF] = top
+        add_suffixes(block, data, rank_start, rank_id, lengths >= 0)
         first_rank = np.searchsorted(data[rank_start[:-1]], np.arange(257)).astype(np.int32)
         for index, number in (
             (V_SIZE, size),
@@ -321,7 +360,8 @@ class VocabularyTables:
             (V_NODE, node),
             (V_NODE_TOKEN, node_token),
             (V_NEXT_SAME, next_same),
-            (V_NODE_PARENT, _parents(node)),
+            (V_NODE_PARENT, parent),
+            (V_BYTE_NODE, byte_node),
             (V_RANK_NODE, _rank_nodes(node, node_token, next_same, size)[rank_id]),
             (V_ID_RANK, id_rank),
             (V_RECORD, record.view("<i8")),

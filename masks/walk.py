@@ -2,9 +2,9 @@
 
 Two ways through the vocabulary. TRIE: depth first through the trie, leaving out dead subtrees; cheap where few tokens
 are alive. RANKS: after `masks.wide` has settled most tokens, the others in sorted order: from where they leave the
-loop, or each from where it differs from the one before. Both stop when the fuel is spent and go on from the cursor in
-the job's block. The path from the root to the cursor is kept as one state a byte; where a
-token leaves the head's frame or calls another, as a whole configuration.
+loop, or each from where it differs from the one before; then TRIES, what `masks.suffixes` knows of. All stop when the
+fuel is spent and go on from the cursor in the job's block. The path from the root to the cursor is kept as one state a
+byte; where a token leaves the head's frame or calls another, as a whole configuration.
 
 Fuel: 1 a byte edge, CONFIG_COST a stepped configuration, TOKEN_COST and one more an undecided token, and the bitmap
 work of `masks.wide`.
@@ -21,62 +21,36 @@ from .layout import (
     B_JOB_RANKS,
     B_JOB_REGISTER,
     B_JOB_SELECTION,
-    B_JOB_SETS,
     B_JOB_STATE,
     B_JOB_TOTAL,
-    B_JOB_UNDECIDED,
-    B_SCRATCH,
-    B_VOCABULARY,
     B_WORDS,
     CONFIG_FIRST_HEAD,
-    CONFIG_FLAGS,
     CONFIG_HEADS,
-    COUNT_CONTEXTS,
     COUNT_WORK,
     FIND,
     G_AUTOMATON,
     G_BOUNDARY,
-    G_LAZY_LOOP,
-    G_LAZY_SETS,
-    G_LAZY_WORDS,
-    G_LIVE,
     G_TOKEN_IDS,
-    HEAD_DEPTH,
-    HEAD_STATES,
     HEAD_WORDS,
     IDLE,
-    J_ACCEPTED,
+    J_BASE,
     J_CURSOR,
     J_DIRTY,
-    J_FOLLOW,
     J_GRAMMAR,
     J_HEAD,
-    J_LEFT,
     J_LIST,
     J_LOOP,
-    J_MEMO,
     J_PATH_LENGTH,
     J_PATH_RANK,
-    J_ROWS,
-    J_SORTING,
     J_SOURCE,
     J_STAGE,
     J_UNFINISHED,
     J_VOCABULARY,
-    L_AFTER,
-    L_CLASS,
-    L_EXACT,
-    L_LEAVE,
-    L_LIMIT,
     L_SELF,
-    L_STAY,
-    L_TEXT,
-    MEMO_UNFINISHED,
     NEXT_HEAD,
-    NO_LIMIT,
     RANKS,
     SELECT,
-    TRIE,
+    TRIES,
 )
 from .machine import (
     AT_BYTE_CLASS,
@@ -85,23 +59,19 @@ from .machine import (
     AT_STATE_FLAGS,
     AT_TOKEN_START,
     AT_TOKEN_SYMBOL,
-    add_head,
-    close,
     flags_of,
     head_at,
-    top_register,
     top_state,
 )
-from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
-from .path import CONFIG_COST, TOKEN_COST, add_tokens, config_of, set_bit, step_fast, step_slow
-from .select import begin_selection, select_some
+from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
+from .path import TOKEN_COST, add_tokens, set_bit, step_fast, step_slow
+from .suffixes import add_suffix_tokens, end_trie, has_tries, next_trie, nodes_of
 from .trie import (
     RECORD_BYTES,
     RECORD_LENGTH,
     RECORD_VALID,
     TOKEN_ENDS,
     V_FIRST_RANK,
-    V_NODE,
     V_RANK_BYTES,
     V_RANK_ID,
     V_RANK_START,
@@ -109,8 +79,7 @@ from .trie import (
     V_RECORD,
     V_ROOT,
 )
-from .undecided import fill_stay
-from .wide import MIN_WIDE_BYTES, add_next_bytes, begin_finding, find_loops, loop_work
+from .walk_begin import begin_head, find_wide, select_undecided
 
 
 @helper
@@ -123,11 +92,15 @@ def _may_end_token(batch, grammar, depth):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ignore[no-untyped-def]
-    """Go on through the trie. Returns the fuel left; J_UNFINISHED says whether it ran out first."""
+def _walk_trie(batch, grammar, automaton, lazy, vocabulary, packed, inner, fuel):  # type: ignore[no-untyped-def]
+    """Go on below the root of word `packed`, in the trie of the suffixes (`inner`) or of the tokens.
+
+    Returns the fuel left; J_UNFINISHED says whether it ran out first.
+    """
     job = load_i64(batch, B_JOB)
     total = load_i64(batch, B_JOB_TOTAL)
-    table = load_i64(vocabulary, V_NODE)
+    table = nodes_of(vocabulary, inner)
+    stay = load_i64(batch, B_JOB_SELECTION)
     children = load_i64(batch, B_JOB_CHILDREN)
     edges = section(automaton, AT_EDGES)
     dense = section(automaton, AT_DENSE)
@@ -139,17 +112,20 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: igno
     # In a grammar of one frame no state has more than its byte edges.
     special = FINAL | HAS_CALLS if load_i64(automaton, H_FLAGS) & CALLS else 0
     depth = load_i64(job, J_PATH_LENGTH)
-    packed = load_i64(vocabulary, V_ROOT)
     child = packed >> 32
     end = child + ((packed >> 16) & 0xFFFF)
+    # Before a suffix there are bytes of the loop: the head may return there.
+    base = 1 if inner else 0
     if depth >= 0:
         packed = load_i64(children, depth)
         child, end = packed & 0xFFFFFFFF, packed >> 32
     else:
-        depth = 0
+        depth = base
+        store_i64(states, base, load_i64(job, J_BASE) if inner else load_i64(states, 0))
+        store_i64(registers, base, load_i64(registers, 0))
     while True:
         if child == end:
-            if depth == 0:
+            if depth == base:
                 break
             depth -= 1
             packed = load_i64(children, depth)
@@ -178,7 +154,10 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: igno
             if work < 0:
                 continue
         if packed & TOKEN_ENDS != 0 and _may_end_token(batch, grammar, depth + 1):
-            add_tokens(vocabulary, child - 1, packed, total)
+            if inner:
+                fuel -= add_suffix_tokens(vocabulary, stay, child - 1, total)
+            else:
+                add_tokens(vocabulary, child - 1, packed, total)
         if packed & (0xFFFF << 16) != 0:
             store_i64(children, depth, child | (end << 32))
             depth += 1
@@ -324,149 +303,6 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
 
 
 @helper
-def _begin_lazy(batch, grammar, automaton, vocabulary, state):  # type: ignore[no-untyped-def]
-    """Prepare the walk of a lazy state set. Returns the work done."""
-    job = load_i64(batch, B_JOB)
-    loop = load_i64(job, J_LOOP)
-    words = load_i64(grammar, G_LAZY_WORDS)
-    source = load_i64(grammar, G_LAZY_SETS) + 8 * words * state
-    best = -1
-    weight = MIN_WIDE_BYTES - 1
-    loops = load_i64(grammar, G_LAZY_LOOP)
-    for word in range(words):
-        bits = load_i64(source, word)
-        store_i64(load_i64(batch, B_JOB_SETS), word, bits)
-        while bits != 0:
-            position = 64 * word + count_trailing_zeros(bits)
-            bits &= bits - 1
-            own = (
-                count_bits(load_i64(loops, 3 * position))
-                + count_bits(load_i64(loops, 3 * position + 1))
-                + 128 * load_i64(loops, 3 * position + 2)
-            )
-            if own > weight:
-                weight = own
-                best = position
-    if best < 0:
-        return -1
-    for k in range(3):
-        store_i64(loop, L_STAY + k, load_i64(loops, 3 * best + k))
-    store_i64(loop, L_CLASS, -1)
-    store_i64(loop, L_AFTER, 0)
-    store_i64(loop, L_SELF, 0)
-    store_i64(loop, L_LIMIT, NO_LIMIT)
-    store_i64(loop, L_EXACT, 0)
-    for word in range(4):
-        store_i64(loop, L_LEAVE + word, load_i64(load_i64(grammar, G_LIVE), word))
-    for word in range(2):
-        store_i64(loop, L_LEAVE + word, load_i64(loop, L_LEAVE + word) & ~load_i64(loop, L_STAY + word))
-        if load_i64(loop, L_TEXT) != 0:
-            store_i64(loop, L_LEAVE + 2 + word, 0)
-    return words
-
-
-@helper
-def _begin_head(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no-untyped-def]
-    """Prepare the walk of the job's next head: its stage is FIND then. Returns the work done."""
-    job = load_i64(batch, B_JOB)
-    follow = load_i64(job, J_FOLLOW)
-    source = load_i64(job, J_SOURCE)
-    spare = config_of(batch, 2)  # entries 1 and 2 are free until the walk begins
-    store_i64(job, J_PATH_RANK, -1)
-    store_i64(job, J_PATH_LENGTH, 0)
-    store_i64(job, J_CURSOR, 0)
-    head = head_at(config_of(batch, 0), 0)
-    for word in range(HEAD_WORDS):
-        store_i64(head, word, load_i64(head_at(source, load_i64(job, J_HEAD)), word))
-    count(batch, COUNT_CONTEXTS, 1)
-    work = 1
-    begin_finding(load_i64(job, J_MEMO))
-    store_i64(job, J_STAGE, FIND)
-    if not lazy:
-        for word in range(4):
-            store_i64(follow, word, 0)
-        state, register = top_state(head), top_register(head)
-        store_i64(load_i64(batch, B_JOB_STATE), 0, state)
-        store_i64(load_i64(batch, B_JOB_REGISTER), 0, register)
-        depth = load_i64(head, HEAD_DEPTH)
-        if depth > 1:
-            scratch = load_i64(batch, B_SCRATCH)
-            store_i64(scratch, CONFIG_HEADS, 0)
-            store_i64(scratch, CONFIG_FLAGS, 0)
-            add_head(
-                scratch,
-                head,
-                depth - 1,
-                load_i64(head, HEAD_STATES + depth - 2),
-                load_i64(head, HEAD_STATES + depth - 2 + (HEAD_WORDS - 1) // 2),
-            )
-            close(automaton, scratch, spare)
-            add_next_bytes(grammar, automaton, spare, follow)
-            work += CONFIG_COST
-    return work
-
-
-@helper
-def _find(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no-untyped-def]
-    """Find out whether the head is wide: SELECT then, else TRIE; FIND where that is interrupted. Returns the work."""
-    job = load_i64(batch, B_JOB)
-    loop, memo = load_i64(job, J_LOOP), load_i64(job, J_MEMO)
-    head = head_at(config_of(batch, 0), 0)
-    wide = False
-    if lazy:
-        store_i64(load_i64(batch, B_JOB_STATE), 0, -1)
-        work = _begin_lazy(batch, grammar, automaton, vocabulary, top_state(head))
-        wide = work >= 0 and vocabulary == load_i64(batch, B_VOCABULARY)
-        work = max(work, 1)
-    else:
-        work = CONFIG_COST
-        if load_i64(grammar, G_BOUNDARY) == 0 and vocabulary == load_i64(batch, B_VOCABULARY):
-            state, register = load_i64(load_i64(batch, B_JOB_STATE), 0), load_i64(load_i64(batch, B_JOB_REGISTER), 0)
-            wide = find_loops(grammar, automaton, vocabulary, state, register, load_i64(job, J_FOLLOW), loop, memo)
-            work += loop_work(loop)
-            if load_i64(memo, MEMO_UNFINISHED) != 0:
-                return work
-    if wide:
-        # Which first bytes are alive.
-        next_bytes = config_of(batch, 1)
-        for word in range(4):
-            store_i64(next_bytes, word, -1 if lazy else 0)
-        if not lazy:
-            one = load_i64(batch, B_SCRATCH)
-            store_i64(one, CONFIG_HEADS, 1)
-            for word in range(HEAD_WORDS):
-                store_i64(head_at(one, 0), word, load_i64(head, word))
-            add_next_bytes(grammar, automaton, one, next_bytes)
-        rows = begin_selection(
-            grammar, vocabulary, loop, next_bytes,
-            load_i64(batch, B_JOB_SELECTION), load_i64(batch, B_JOB_TOTAL), load_i64(batch, B_JOB_UNDECIDED),
-        )  # fmt: skip
-        store_i64(job, J_ROWS, rows)
-        store_i64(job, J_ACCEPTED, 0)
-        store_i64(job, J_LEFT, 0)
-        store_i64(job, J_SORTING, 0)
-        work += rows
-    else:
-        store_i64(job, J_PATH_LENGTH, -1)
-    store_i64(job, J_STAGE, SELECT if wide else TRIE)
-    return work
-
-
-@helper
-def _select(batch, vocabulary):  # type: ignore[no-untyped-def]
-    """Go on choosing the tokens that must be walked one by one. Returns the work done."""
-    job = load_i64(batch, B_JOB)
-    work, answer = select_some(batch, vocabulary, config_of(batch, 1))
-    if answer > 0:
-        fill_stay(load_i64(job, J_LOOP), load_i64(batch, B_JOB_SELECTION))
-        store_i64(job, J_STAGE, RANKS)
-    elif answer < 0:
-        store_i64(job, J_PATH_LENGTH, -1)
-        store_i64(job, J_STAGE, TRIE)
-    return work
-
-
-@helper
 def _add_token_symbols(grammar, automaton, config, mask):  # type: ignore[no-untyped-def]
     """Set the bits of the special tokens that the grammar names in the heads' states."""
     starts = section(automaton, AT_TOKEN_START)
@@ -518,24 +354,34 @@ def run_job(batch, fuel):  # type: ignore[no-untyped-def]
             if fuel <= 0:
                 unfinished = True
                 break
-            fuel -= _begin_head(batch, grammar, automaton, lazy, vocabulary)
+            fuel -= begin_head(batch, grammar, automaton, lazy, vocabulary)
             continue
         if stage == FIND or stage == SELECT:
             if fuel <= 0:
                 unfinished = True
                 break
             if stage == FIND:
-                fuel -= _find(batch, grammar, automaton, lazy, vocabulary)
+                fuel -= find_wide(batch, grammar, automaton, lazy, vocabulary)
             else:
-                fuel -= _select(batch, vocabulary)
+                fuel -= select_undecided(batch, vocabulary)
             continue
-        if stage == TRIE:
-            fuel = _walk_trie(batch, grammar, automaton, lazy, vocabulary, fuel)
-        else:
+        if stage == RANKS:
             fuel = _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel)
+        else:
+            # One place calls `_walk_trie`: the whole trie is what is below its root.
+            inner, packed = False, load_i64(vocabulary, V_ROOT)
+            if stage == TRIES:
+                inner, packed = next_trie(vocabulary, job)
+            fuel = _walk_trie(batch, grammar, automaton, lazy, vocabulary, packed, inner, fuel)
         if load_i64(job, J_UNFINISHED):
             unfinished = True
             break
+        if stage == TRIES:
+            end_trie(job)
+        if has_tries(job):
+            store_i64(job, J_PATH_LENGTH, -1)
+            store_i64(job, J_STAGE, TRIES)
+            continue
         store_i64(job, J_HEAD, load_i64(job, J_HEAD) + 1)
         store_i64(job, J_STAGE, NEXT_HEAD)
     count(batch, COUNT_WORK, begin - fuel)

@@ -33,6 +33,11 @@ PATTERNS = [
     # What follows the repeat is one of its own characters, and leads on to others.
     r"[b-f]{1,500}b[A-F]/",
     r"\w{1,300}é,;\w",
+    # Few bytes leave the set: suffixes from these on, where one state or two stay in it.
+    r"(?:- [^\n]+\n){1,20}",
+    r"[^,\n]+(?:,[^,\n]+){2,5}",
+    r'(?:[^"]+"[a-z]*)+;',
+    r"[^/;]+(?:/[^/;]*;)?",
 ]
 
 
