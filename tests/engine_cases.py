@@ -18,7 +18,11 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 #: Single bytes, an end token, pairs of letters; the model is three ids wider.
 WIDTH = 257 + 26 * 26 + 3
 VOCABULARY = stepmask.Vocabulary.from_bytes(
-    [*(bytes([byte]) for byte in range(256)), b"", *((a + b).encode() for a, b in itertools.product(LETTERS, repeat=2))],
+    [
+        *(bytes([byte]) for byte in range(256)),
+        b"",
+        *((a + b).encode() for a, b in itertools.product(LETTERS, repeat=2)),
+    ],
     eos=[EOS],
     special=[EOS],
 )
@@ -49,7 +53,11 @@ def forcing_grammars() -> list[Any]:
     record = stepmask.json_schema(
         {
             "type": "object",
-            "properties": {"id 1": {"type": "integer", "minimum": 0}, "OK": {"type": "boolean"}, "5": {"const": "3.14"}},
+            "properties": {
+                "id 1": {"type": "integer", "minimum": 0},
+                "OK": {"type": "boolean"},
+                "5": {"const": "3.14"},
+            },
             "required": ["id 1", "OK", "5"],
             "additionalProperties": False,
         },
@@ -82,7 +90,9 @@ def random_requests(rng: np.random.Generator, grammars: Sequence[Any], count: in
     ]
 
 
-def served(requests: Sequence[Request], budget: float | None, slots: int = 6, **options: Any) -> tuple[Engine, list[Handle]]:
+def served(
+    requests: Sequence[Request], budget: float | None, slots: int = 6, **options: Any
+) -> tuple[Engine, list[Handle]]:
     """An engine that has served them, in slots that they share, and their handles."""
     engine = Engine(SyntheticModel(WIDTH, seed=1), VOCABULARY, slots, 160, budget_us=budget, **options)
     handles = [engine.submit(request) for request in requests]

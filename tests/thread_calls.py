@@ -12,7 +12,7 @@ from typing import Any
 
 @contextmanager
 def counted_calls() -> Iterator[Counter[tuple[str, str]]]:
-    """(name of the thread, "" while it begins, and of the function) of all calls, of Python's functions and of C's, in threads that are begun meanwhile."""
+    """Calls of Python's functions and of C's in threads begun meanwhile: (thread, "" while it begins; function)."""
     seen: Counter[tuple[str, str]] = Counter()
 
     def note(frame: FrameType, event: str, argument: Any) -> None:

@@ -107,7 +107,7 @@ class SharedRows:
         self._weigh(lane, tenant)
 
     def _weigh(self, lane: Lane, tenant: str) -> None:
-        """A tenant's rows share what one row has, so that tenants of one lane are equals however many rows they have."""
+        """A tenant's rows share what one row has: tenants of one lane are equals, however many rows they have."""
         for row in np.flatnonzero(lane.members).tolist():
             if self._tenant_of[row] == tenant:
                 lane.rows.weigh(row, 1 / lane.tenants[tenant])
