@@ -32,6 +32,7 @@ from .layout import (
     B_LIST_LENGTH,
     B_LIST_OFFSET,
     B_LIST_TOKENS,
+    B_LOOK_EXTRA,
     B_MIN_TOKENS,
     B_OLDEST,
     B_POSITION,
@@ -49,7 +50,7 @@ from .layout import (
     SCRATCH_BLOCK_WORDS,
 )
 from .leaving import NOTE_COST
-from .outcome import ADVANCE_SHARE, COUNTER_NAMES, PIECE_FUEL, ROWS_SHARE, SETTLE_SHARE, Late, Outcome, Plan
+from .outcome import ADVANCE_SHARE, COUNTER_NAMES, LOOK_SHARE, PIECE_FUEL, ROWS_SHARE, SETTLE_SHARE, Late, Outcome, Plan
 from .pool import WORDS_OF_A_MASK
 from .prefetch import Prefetcher
 from .resident import Resident
@@ -154,6 +155,7 @@ class Batch:
             array.ctypes.data for array in (self._accepted, self._words, self._row)
         )
         self._memory_at = block.address
+        block.set_number(B_LOOK_EXTRA, min(int(self.settle_fuel * LOOK_SHARE), NO_FUEL_LIMIT // 4))
         #: Each slot's share of the fuel when masks are wanting, float64[slots], above 0; 1 for a new sequence. Only how
         #: the shares of waiting rows compare matters: with equal ones the row that has waited longest comes first.
         self.shares: npt.NDArray[np.float64] = block.arrays[B_SHARE]
@@ -362,7 +364,7 @@ class Batch:
         plan = self.plan_within(slots, self.fuel if late is Late.FINISH else self.plan_fuel)
         if late is Late.FINISH and (plan.status == PENDING).any():
             plan = finish(self, slots, plan)
-        self.settler.take(plan, self.settle_fuel + self._fuel_left)
+        self.settler.take(plan, max(0, self.settle_fuel + self._fuel_left))
         if self.prefetcher is not None:
             self.prefetcher.planned(plan)
         return plan
@@ -402,7 +404,7 @@ class Batch:
             fuel,
             *self._plan_at,
         )
-        if left < 0:
+        if left == _step.NO_SUCH_SLOT:
             raise ValueError("a row names a slot that is not in use (-1 is an unconstrained row)")
         self._fuel_left = left
         return Plan(slots, self._mask_ids[:rows], self._end_allowed[:rows], self._status[:rows])
@@ -450,7 +452,8 @@ class Batch:
         if status != READY:
             raise StackLimitError("the grammar has too many open ways to read this text")
         _step.write_mask(address, slot, int(self._mask_ids[0]), int(self._end_allowed[0]), self._words_at)
-        return self._whole_mask.copy()
+        words: npt.NDArray[np.uint32] = self._whole_mask.copy()
+        return words
 
     def allows(self, slot: int, token: int) -> bool:
         """Would `token` be accepted? Changes nothing."""

@@ -178,7 +178,7 @@ def batch_block(
         (B_ARENA_WORDS, stack_words),
     ):
         block.set_number(field, number)
-    for field, array in (
+    arrays: list[tuple[int, npt.NDArray[Any]]] = [
         (B_SLOT_GRAMMAR, np.zeros(slots, np.int64)),
         (B_CONFIGS, np.zeros((slots, history, CONFIG_WORDS), np.int64)),
         (B_POSITION, np.zeros(slots, np.int64)),
@@ -209,7 +209,8 @@ def batch_block(
         (B_ADVANCE_TOKEN, np.full(slots, -1, np.int32)),
         (B_ADVANCE_BYTES, np.zeros(slots, np.int64)),
         *job_arrays(tables, path),
-    ):
+    ]
+    for field, array in arrays:
         array += 0  # touch every page now rather than in a step
         block.set_array(field, array)
     block.pack()

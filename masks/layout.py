@@ -197,8 +197,9 @@ CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
     B_BEHIND,  # slots that are in the middle of a token
     B_ADVANCE_ROWS,  # address of the kernel advance.advance_rows
     B_JOB_SORTED,  # int32[MAX_EVENTS] the nodes of B_JOB_EVENTS, list after list
+    B_LOOK_EXTRA,  # fuel of `settle` that looking up masks may use besides `plan`'s
     B_FIELDS,
-) = range(87)
+) = range(88)
 #: Ways to a mask in one plan: the row that has waited longest, those that need least, and looking for what is there.
 LANE_OLDEST, LANE_CHEAPEST, LANE_LOOK, LANES = range(4)
 #: What each lane has for itself; the last five, also the looks.

@@ -40,6 +40,8 @@ from .layout import (
 #: masks are there has `step.ROW_COST` a slot, at most ROWS_SHARE; `plan` has the rest. What one of them leaves, the
 #: next one has on top.
 SETTLE_SHARE, ADVANCE_SHARE, ROWS_SHARE = 0.25, 0.125, 0.25
+#: Of the part of `settle`, what looking up masks may have besides: a row whose mask is there needs no settling.
+LOOK_SHARE = 0.75
 
 #: Units that a phase may do beyond its fuel at once, besides a pass over a mask: what the bytes of a state, a position
 #: of a stack graph or one chunk of a table take (`docs/step_contract.md`).

@@ -333,7 +333,7 @@ def settle_rows(
     count_up(batch, COUNT_READY, ready)
     count_up(batch, COUNT_VERIFIED, verified)
     count_up(batch, COUNT_DEFERRED, deferred)
-    return max(stop - work_done(batch), 0)
+    return max(stop - work_done(batch), 0)  # type: ignore[no-any-return]
 
 
 class Settler:

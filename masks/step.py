@@ -23,6 +23,7 @@ from .layout import (
     B_HISTORY,
     B_JOB,
     B_JOB_TOTAL,
+    B_LOOK_EXTRA,
     B_LOOKING,
     B_MIN_TOKENS,
     B_PLANS,
@@ -102,6 +103,8 @@ WALK_FUEL = 256
 ROWS_A_UNIT = 16
 #: In B_ADVANCE_TOKEN: the slot is not in the middle of a token. Below: it could not take it.
 NO_TOKEN = -1
+#: What `plan_rows` returns where a slot is not in use.
+NO_SUCH_SLOT = -(1 << 62)
 LOOK_TURN, OLDEST_TURN, CHEAPEST_TURN, LAST_TURN = range(4)
 #: Uses of `advance.advance_rows`.
 ROWS, DRAFT, ASK, RESUME = range(4)
@@ -331,7 +334,8 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
     (int32[rows]), `end_allowed` (uint32[rows]: bit i for the slot's i-th end token), `status` (uint8[rows]: READY,
     PENDING or LIMIT). First tokens that were not taken within an earlier step are; then masks that are there are looked
     up; then others are computed while `fuel` lasts, in two lanes (`masks.lanes`). At least one piece of work is always
-    done. Returns the fuel left, or -1 where a slot is not in use.
+    done. Returns the fuel left, negative where more was used, or NO_SUCH_SLOT where a slot is
+    not in use.
     """
     make_room(batch, rows)
     store_i64(batch, B_STEP_EPOCH, load_i64(batch, B_EPOCH))
@@ -346,11 +350,12 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
         call_kernel_6(load_i64(batch, B_ADVANCE_ROWS), batch, slots, rows, 0, status, RESUME)
     cold, before = _begin_plan(batch, slots, rows, mask_ids, end_allowed, status)
     if cold < 0:
-        return -1
+        return NO_SUCH_SLOT
     count(batch, COUNT_LOOKED, ROW_COST * cold)
     tokens = load_i64(batch, B_ADVANCE_TOKEN)
-    # Looks end where the lanes' half begins, if a row is waiting for it.
-    looks = limit - (fuel // 2 if before else 0)
+    # Looks leave the lanes their half if a row is waiting for it. They may have some of what is `settle`'s besides: a
+    # row whose mask is put together needs no settling.
+    looks = limit + load_i64(batch, B_LOOK_EXTRA) - (fuel // 2 if before else 0)
     store_i64(batch, B_WORK_BEGIN, -1)
     turn, lane, at, finished = LOOK_TURN, LANE_LOOK, 0, False
     switch_lane(batch, lane)
@@ -409,7 +414,7 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
             finished = False
     switch_lane(batch, LANE_OLDEST)
     count(batch, COUNT_PENDING, cold)
-    return max(limit - work_done(batch), 0)
+    return limit - work_done(batch)
 
 
 @kernel("void(int64, int64, int64, int64, int64)")

@@ -148,7 +148,7 @@ def random_members(rng: random.Random, value: Callable[[], Expression]) -> Membe
 
     def condition() -> Condition:
         required, taken, groups = bits(0.4), 0, []
-        while rng.random() < 0.4:
+        for _ in range(rng.choice((0, 0, 1, 2))):
             group = bits(0.7) & ~required & ~taken
             groups += [group] if group else []
             taken |= group

@@ -116,15 +116,21 @@ class Rows:
     def plan_left(self, fuel: int) -> None:
         self._plan_left = fuel
 
-    def share(self, plan_fuel: int, settle_fuel: int) -> None:
+    @property
+    def phase_fuel(self) -> tuple[int, int, int]:
+        """Units of fuel that `plan`, `settle` and `advance` have to themselves in a step."""
+        return self._plan_fuel, self._batch.settle_fuel, self._advance_fuel
+
+    def share(self, plan_fuel: int, settle_fuel: int, advance_fuel: int) -> None:
         """Have so much fuel from here on, in a step, instead of what the budget gives."""
         self._plan_fuel = self._plan_left = max(1, plan_fuel)
         self._batch.settle_fuel = max(1, settle_fuel)
+        self._advance_fuel = self._advance_left = max(0, advance_fuel)
 
-    @property
-    def settle_fuel(self) -> int:
-        """Units of fuel that `settle` has to itself in a step."""
-        return self._batch.settle_fuel
+    def weigh(self, row: int, share: float) -> None:
+        """Let a row have so much of the fuel for masks, relative to the other rows, which have 1 at first."""
+        if self._batch_slots[row] != NO_SLOT:
+            self._batch.shares[self._batch_slots[row]] = share
 
     def settle_more(self, fuel: int) -> None:
         """Have so much more of it in this step, behind its last plan."""

@@ -68,7 +68,7 @@ class SharedRows:
         first = self.lanes[0].rows
         #: As in `Rows`.
         self.budget = first.budget
-        self._plan_fuel, self._settle_fuel = first.plan_left, first.settle_fuel
+        self._phase_fuel = first.phase_fuel
         self._lane_of: list[Lane | None] = [None] * slots
         self._tenant_of = [""] * slots
         self._active: list[Lane] = []
@@ -91,6 +91,7 @@ class SharedRows:
         lane.members[row] = True
         lane.tenants[request.tenant] = lane.tenants.get(request.tenant, 0) + 1
         self._lane_of[row], self._tenant_of[row] = lane, request.tenant
+        self._weigh(lane, request.tenant)
 
     def clear(self, row: int) -> None:
         """See `Rows.clear`."""
@@ -103,6 +104,13 @@ class SharedRows:
         if not lane.tenants[tenant]:
             del lane.tenants[tenant]
         self._lane_of[row] = None
+        self._weigh(lane, tenant)
+
+    def _weigh(self, lane: Lane, tenant: str) -> None:
+        """A tenant's rows share what one row has, so that tenants of one lane are equals however many rows they have."""
+        for row in np.flatnonzero(lane.members).tolist():
+            if self._tenant_of[row] == tenant:
+                lane.rows.weigh(row, 1 / lane.tenants[tenant])
 
     def is_end(self, row: int, token: int) -> bool:
         """See `Rows.is_end`."""
@@ -131,11 +139,10 @@ class SharedRows:
         total = sum(weights.values())
         for lane in self.lanes:
             if lane not in self._active:
-                lane.rows.share(1, 1)
+                lane.rows.share(1, 1, 0)
         for lane in self._active:
             name = lane.belongs_to.name
-            part = weights[name], total * lanes[name]
-            lane.rows.share(self._plan_fuel * part[0] // part[1], self._settle_fuel * part[0] // part[1])
+            lane.rows.share(*(fuel * weights[name] // (total * lanes[name]) for fuel in self._phase_fuel))
 
     def _plan_lane(self, lane: Lane, decoding: npt.NDArray[np.bool_], *, again: bool) -> None:
         lane.plan = lane.rows.plan(decoding & lane.members, again=again)
@@ -156,7 +163,7 @@ class SharedRows:
                 lane.rows.plan_left += left
                 self._plan_lane(lane, decoding, again=True)
                 left = 0 if lane.pending else lane.rows.plan_left - 1
-        settle = sum(lane.rows.settle_fuel for lane in givers)
+        settle = sum(lane.rows.phase_fuel[1] for lane in givers)
         for lane in waiting:
             lane.rows.settle_more(settle // len(waiting))
 
@@ -166,7 +173,7 @@ class SharedRows:
         none = np.zeros(rows, np.bool_)
         whole = StepPlan(
             decoding.copy(), np.full(rows, READY, np.uint8), none, self.lanes[0].rows.nothing(rows),
-            np.zeros(rows, np.uint8), none.copy(),
+            np.zeros(rows, np.uint32), none.copy(),
         )  # fmt: skip
         for lane in self._active:
             plan, members = lane.plan, lane.members

@@ -57,6 +57,23 @@ def test_hard_inputs_and_a_tiny_budget(tmp_path: Path) -> None:
     assert hard["outcomes"]["verified"] + hard["outcomes"]["deferred"] > 0
 
 
+def test_the_check_and_several_shapes(tmp_path: Path) -> None:
+    """What is asked of stepmask is said at the end; each shape has a report of its own."""
+    done = bench("--out", str(tmp_path), "--scenarios", "steady", "texts", "mix, hot", "--backends", "stepmask")
+    assert done.returncode == 0, done.stderr
+    assert "overruns in counted work: 0" in done.stdout and "grammar on the step thread, cold, p99.9" in done.stdout
+    results = json.loads((tmp_path / "step-budget.json").read_text())["results"]
+    assert list(results) == ["alone", "mix, hot", "steady", "steady, hot", "texts"]
+    assert all(by_name["stepmask"]["overruns"] == 0 for by_name in results.values())
+
+
+def test_a_soak_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A few seconds of it: random requests, killed workers and text processes, cancellation storms."""
+    done = bench("--out", str(tmp_path), "--soak", "0.1")
+    assert done.returncode == 0, done.stderr
+    assert "left behind: nothing" in done.stdout and "requests: " in done.stdout
+
+
 @pytest.mark.parametrize("arguments", [["--scenarios", "nonsense"], ["--backends", "nonsense"]], ids=str)
 def test_wrong_names_are_refused(arguments: list[str]) -> None:
     done = bench(*arguments)

@@ -73,8 +73,9 @@ def test_hard_grammars_of_one_tenant_defer_no_other(grammars: list[Any], admissi
         assert answers(own) == answers(expected)
         # Alone with this part of the budget, of which `plan` has what it had, and `settle` nothing to do.
         small, _ = served(work, budget * part, slots=16, admission=Admission())
-        bound = deferred(small, "victim") + 2 * len(work)
-        assert deferred(alone, "victim") <= deferred(engine, "victim") <= bound
+        # Which rows the batch serves first depends on the fuel of a step a little.
+        bound = 1.1 * deferred(small, "victim") + 2 * len(work)
+        assert deferred(alone, "victim") < deferred(engine, "victim") <= bound
         assert deferred(engine, "adversary") > 4 * deferred(engine, "victim")
         unfair, _ = served(mixed, budget, slots=16)
         assert deferred(unfair, "victim") > bound
@@ -120,8 +121,26 @@ def test_all_lanes_together_have_the_fuel_of_one_step(grammars: list[Any]) -> No
     over = int(one.recorder.recorded().fuel.max()) - one.rows.budget
     assert engine.recorder.recorded().fuel.max() <= engine.rows.budget + max(0, over) + 3 * 128
     assert engine.rows.fuel == engine.recorder.recorded().fuel.sum()
-    # And what one lane does not need the others have: it does not take more steps than it must.
-    assert engine.recorder.steps <= 1.5 * one.recorder.steps
+    # Grammars that several lanes use have their masks made in each. But no fuel is left lying while others want it:
+    # there are no more steps than that is more work.
+    more_work = engine.rows.fuel / one.rows.fuel
+    assert more_work < 3 and engine.recorder.steps <= 1.1 * more_work * one.recorder.steps
+
+
+def test_tenants_of_one_lane_are_equals_however_many_rows_they_have(grammars: list[Any]) -> None:
+    """By the shares of their rows."""
+    engine = Engine(SyntheticModel(WIDTH, seed=1), VOCABULARY, 8, 160, budget_us=4.0, admission=ONE_LANE)
+    handles = [engine.submit(request) for request in (*adversaries(grammars, 6, None), *victims(grammars, 2))]
+    engine.step()
+    assert isinstance(engine.rows, SharedRows)
+    lane = engine.rows.lanes[0]
+    assert lane.tenants == {"adversary": 6, "victim": 2}
+    assert sorted(lane.rows._batch.shares.tolist()) == pytest.approx([1 / 6] * 6 + [1 / 2] * 2)
+    handles[0].cancel()
+    handles[7].cancel()
+    engine.step()
+    in_use = [int(slot) for slot in lane.rows._batch_slots if slot >= 0]
+    assert sorted(lane.rows._batch.shares[in_use].tolist()) == pytest.approx([1 / 5] * 5 + [1])
 
 
 class Patient(SyntheticModel):

@@ -30,7 +30,7 @@ def test_units_that_are_named_come_first(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv(calibration.VARIABLE, "20")
     assert Batch(VOCABULARY, 1, 10.0, fuel_per_us=7).fuel == 70
     batch = Batch(VOCABULARY, 1, 10.0)
-    assert batch.fuel == 200 == batch.plan_fuel + batch.settle_fuel
+    assert batch.fuel == 200 == batch.plan_fuel + batch.settle_fuel + batch.advance_fuel + batch.rows_fuel
     assert Batch(VOCABULARY, 1, 0.0).fuel == 1
     assert Batch(VOCABULARY, 1, None).fuel == NO_FUEL_LIMIT
 

@@ -13,7 +13,13 @@ import pytest
 from compile_cases import PATIENCE, VOCABULARY, Gate, Make, Runs, spec, wait_until
 
 import stepmask
-from stepmask.integrations.compile_service import CompileQueueFull, CompileService, CompileTimeout, CompileWorkerDied
+from stepmask.integrations.compile_service import (
+    CompileOutOfMemory,
+    CompileQueueFull,
+    CompileService,
+    CompileTimeout,
+    CompileWorkerDied,
+)
 from stepmask.integrations.engine import Engine, Handle, Request
 from stepmask.integrations.engine.synthetic import SyntheticModel
 
@@ -158,6 +164,37 @@ def test_killed_workers_change_no_answer(make: Make, tmp_path: Path, runs: Runs)
         assert outcome(handle) == alone(number, PATTERNS[number % 4] + ("|x" if number >= 4 else ""))
     for number, handle in enumerate(victims):
         assert outcome(handle) == alone(number, PATTERNS[number])
+    wait_until(lambda: service.waiting == 0)
+
+
+def test_storms_and_limits_change_no_other_answer(make: Make, tmp_path: Path, runs: Runs) -> None:
+    """Cancellation storms, a worker out of memory, a compile that times out and is asked for again, killed workers: all
+    while others are served, whose answers are those that they have alone.
+    """
+    service = make(workers=2, grace_s=60.0, memory_limit_bytes=300 << 20)
+    engine = engine_of(service, slots=6)
+    good = [engine.submit(request(number, spec(PATTERNS[number % 4]))) for number in range(12)]
+    late, memory = spec(f"!gate {tmp_path}/late;{PATTERNS[1]}"), engine.submit(request(0, spec("!hoard")))
+    timed_out = engine.submit(request(50, service.submit(late, time_limit_s=0.2)))
+    storms: list[Handle] = []
+    for wave in range(4):
+        storms += [engine.submit(request(100 + n, spec(PATTERNS[n % 4] + f"|{wave}{n}"))) for n in range(30)]
+        for _ in range(3):
+            engine.step()
+        for handle in storms:
+            handle.cancel()
+        for pid in service.worker_pids[: wave % 2]:
+            os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: timed_out.is_finished or engine.step() is not None)
+    (tmp_path / "late").touch()
+    again = engine.submit(request(50, late))
+    engine.run()
+    for number, handle in enumerate(good):
+        assert outcome(handle) == alone(number, PATTERNS[number % 4])
+    assert isinstance(memory.error, (CompileOutOfMemory, CompileWorkerDied))
+    assert isinstance(timed_out.error, (CompileTimeout, CompileWorkerDied))
+    assert outcome(again) == alone(50, PATTERNS[1])
+    assert all(handle.is_finished for handle in storms) and engine.is_idle
     wait_until(lambda: service.waiting == 0)
 
 
