@@ -58,6 +58,9 @@ from .layout import (
     B_LIST_TOKENS_HALF,
     B_LISTS,
     B_MIN_TOKENS,
+    B_MEMO,
+    B_MEMO_BUCKETS,
+    B_MEMO_NODES,
     B_MOVES,
     B_OLDEST,
     B_PAIRS,
@@ -113,6 +116,8 @@ from .layout import (
     MAX_KEYS,
     MAX_PAIRS,
     MAX_RETURNS,
+    MAX_STEPS,
+    MEMO_STEPS,
     MEMO_WORDS,
     PAIR_WORDS,
     REQUEST_WORDS,
@@ -127,6 +132,8 @@ from .layout import (
     S_TRIPLES,
     SCRATCH_BLOCK_WORDS,
     SCRATCH_WORDS,
+    STEP_WORDS,
+    STEPS_A_BUCKET,
     VISIT_WORDS,
 )
 from .memory import Block
@@ -176,6 +183,7 @@ def batch_block(
         (B_TABLE_AGE, 1),
         (B_GRAPH_CALL, entry_address(graph_call)),
         (B_ARENA_WORDS, stack_words),
+        (B_MEMO_BUCKETS, MEMO_STEPS // STEPS_A_BUCKET),
     ):
         block.set_number(field, number)
     arrays: list[tuple[int, npt.NDArray[Any]]] = [
@@ -208,6 +216,8 @@ def batch_block(
         (B_BLOCKED, np.full(slots, -1, np.int64)),
         (B_ADVANCE_TOKEN, np.full(slots, -1, np.int32)),
         (B_ADVANCE_BYTES, np.zeros(slots, np.int64)),
+        (B_MEMO, np.zeros((MEMO_STEPS // STEPS_A_BUCKET, STEPS_A_BUCKET, STEP_WORDS), np.int64)),
+        (B_MEMO_NODES, np.zeros(MAX_STEPS, np.int64)),
         *job_arrays(tables, path),
     ]
     for field, array in arrays:

@@ -121,6 +121,7 @@ from .lazy import mix
 from .machine import AT_CALL_FRAME, AT_CALL_START, AT_CALL_TARGET, AT_FRAME_START, frame_of, may_return, moved_register
 from .members import AT_OPERATION_BIT, AT_OPERATION_TARGET, after_member
 from .memory import call_kernel, load_i32, load_i64, section, shift_right, store_i64
+from .memo import recall_mask
 from .pool import WORDS_OF_A_MASK, expand_mask, find_entry, intern_mask, mask_cost, resolve
 from .stack_walk import begin_stack_walk
 
@@ -486,9 +487,16 @@ def mask_of_graph(batch, grammar, slot, config, at_start):  # type: ignore[no-un
     arena = load_i64(load_i64(batch, B_ARENAS), slot)
     block = load_i64(config, CONFIG_BLOCK)
     visit = load_i64(batch, B_VISIT)
-    low, high = _visit_key(batch, grammar, slot, block, 1 if at_start else 0)
+    start = 1 if at_start else 0
+    low, high = _visit_key(batch, grammar, slot, block, start)
     walked = load_i64(load_i64(batch, B_COUNTERS), COUNT_CONTEXTS)
     answer = FORGOTTEN
+    direct = load_i64(batch, B_DIRECT) != 0
+    # Only before a visit begins: what it has at least in each phase is then its own.
+    if load_i64(visit, VISIT_LOW) != low and not direct:
+        known = recall_mask(batch, grammar, vocabulary, arena, block, start, -1)
+        if known >= 0:
+            answer = known
     for _ in range(MOST_TIMES + 2):
         if answer != FORGOTTEN:
             break
@@ -503,7 +511,7 @@ def mask_of_graph(batch, grammar, slot, config, at_start):  # type: ignore[no-un
             if times > MOST_TIMES:
                 store_i64(visit, VISIT_STAGE, VISIT_BY_STACK)
         stage = load_i64(visit, VISIT_STAGE)
-        answer = BY_STACK if stage == VISIT_BY_STACK or load_i64(batch, B_DIRECT) != 0 else 0
+        answer = BY_STACK if stage == VISIT_BY_STACK or direct else 0
         if answer == 0 and stage <= COLLECTING:
             store_i64(visit, VISIT_STAGE, COLLECTING)
             answer = _collect(batch, grammar, vocabulary, arena, block)
@@ -512,6 +520,8 @@ def mask_of_graph(batch, grammar, slot, config, at_start):  # type: ignore[no-un
             answer = _union(batch, grammar)
         if answer == FORGOTTEN:
             store_i64(visit, VISIT_HIGH, 0)  # from the beginning
+        elif answer >= 0:
+            recall_mask(batch, grammar, vocabulary, arena, block, start, answer)
     if answer == BY_STACK:
         store_i64(visit, VISIT_STAGE, VISIT_BY_STACK)
         answer = _walk_stack(batch, grammar, vocabulary, arena, block, low, high)

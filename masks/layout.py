@@ -109,6 +109,24 @@ RETURN_NODE, RETURN_LIST, RETURN_WORDS = range(3)
 CONTINUATION_OF, CONTINUATION_NODE, CONTINUATION_STATE, CONTINUATION_REGISTER, CONTINUATION_WORDS = range(5)
 CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
 
+# A step of masks.memo. READ: (node, state, register) of its block << 8 | place of the node (MAX_STEPS: EXIT).
+(
+    STEP_BEFORE,  # number of the step before; of a head, below 0: the grammar, and which vocabulary
+    STEP_READ,
+    STEP_STATE,
+    STEP_BELOW,  # how far a counter's minimum is away, or which register it is
+    STEP_ABOVE,
+    STEP_NUMBER,  # its own, never given twice; 0: free
+    STEP_MASK,  # mask slot, where it is the last
+    STEP_NEXT,  # place of the node whose continuations are read next
+    STEP_WORDS,
+) = range(9)
+STEPS_A_BUCKET = 4
+#: Steps that are remembered, of all grammars of a batch; 2 MB. A JSON grammar's rows have some hundreds.
+MEMO_STEPS = 1 << 15
+#: Steps of one row's path; a row that would take more is visited each time.
+MAX_STEPS = 32
+
 # ------------------------------------------------------------------------------- a store (one batch)
 (
     B_VOCABULARY,  # address of the vocabulary's block
@@ -198,8 +216,12 @@ CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
     B_ADVANCE_ROWS,  # address of the kernel advance.advance_rows
     B_JOB_SORTED,  # int32[MAX_EVENTS] the nodes of B_JOB_EVENTS, list after list
     B_LOOK_EXTRA,  # fuel of `settle` that looking up masks may use besides `plan`'s
+    B_MEMO,  # int64[buckets][STEPS_A_BUCKET][STEP_WORDS] what masks.memo remembers
+    B_MEMO_BUCKETS,
+    B_MEMO_STEPS,  # number of the newest step
+    B_MEMO_NODES,  # int64[MAX_STEPS] the stack nodes on a path
     B_FIELDS,
-) = range(88)
+) = range(92)
 #: Ways to a mask in one plan: the row that has waited longest, those that need least, and looking for what is there.
 LANE_OLDEST, LANE_CHEAPEST, LANE_LOOK, LANES = range(4)
 #: What each lane has for itself; the last five, also the looks.
@@ -302,8 +324,9 @@ FRESH_WORDS = FRESH_DONE + MAX_DONE
     COUNT_ADVANCED,  # the part of the work that taking tokens took
     COUNT_UNFINISHED,  # tokens that were not taken within one step's fuel
     COUNT_LIBRARY,  # contexts taken from the library of frames
+    COUNT_RECALLED,  # masks of recursive rows that were remembered
     COUNTERS,
-) = range(24)
+) = range(25)
 
 # ------------------------------------------------------------------------------- a frame in the library
 # Words of its block; arrays by local state, the frame's first being 0.
