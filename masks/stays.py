@@ -11,7 +11,7 @@ from .memory import load_i64, store_i64
 from .trie import V_ABSENT
 
 #: Byte edges above U+007F that are looked at from one state: where more differ, its tokens are walked one by one.
-MAX_TEXT_EDGES = 512
+MAX_TEXT_EDGES = 1024
 
 
 @helper

@@ -424,11 +424,12 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
 
 
 @helper
-def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide, memo):  # type: ignore[no-untyped-def]
+def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide, instead, memo):  # type: ignore[no-untyped-def]
     """`find_loop` for the state after a first byte, into the second half of `loop`; False where not wide.
 
     It is the state after a space, as half of all tokens begin with one, or else the one to which most bytes that leave
-    the loop lead: all that lead there are L_FIRST.
+    the loop lead: all that lead there are L_FIRST. With `instead` it is to take the place of the loop: most of its
+    bytes have to lead there.
     """
     # What may follow the frame counts only where it may return.
     returns = 0
@@ -477,6 +478,11 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
         space = (low >> 0x20) & 1 != 0
         if count_bits(low) + count_bits(high) > MAX_FIRST:
             low, high = low & (1 << 0x20), 0
+        if instead:
+            own_low, own_high = load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1)
+            common = count_bits(low & own_low) + count_bits(high & own_high)
+            if 2 * common <= count_bits(own_low) + count_bits(own_high):
+                continue
         if low | high == 0 or not find_loop(
             grammar, automaton, vocabulary, target, reached, follow, after, False, memo
         ):
@@ -518,13 +524,16 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop, me
     # Of a class that most tokens are made of no more can be settled, whatever a first byte leads to.
     most = wide and klass >= 0 and 2 * load_i32(load_i64(grammar, G_LOOP_SIZE), klass) > load_i64(vocabulary, V_RANKS)
     if not most and (not wide or load_i64(loop, L_LEAVE) | load_i64(loop, L_LEAVE + 1) != 0):
-        after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide, memo)
+        after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide, False, memo)
     if after and wide:
         other = loop + 8 * LOOP_WORDS
         own_weight = _weight(load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), load_i64(loop, L_TEXT) != 0)
         if own_weight < _weight(load_i64(other, L_STAY), load_i64(other, L_STAY + 1), load_i64(other, L_TEXT) != 0):
             # What most bytes lead to is wider than the set in which some of them would stay.
-            wide = not _find_after(grammar, automaton, vocabulary, state, register, follow, loop, False, memo)
+            calls = load_i64(memo, MEMO_CALL)
+            wide = not _find_after(grammar, automaton, vocabulary, state, register, follow, loop, False, True, memo)
+            if wide and load_i64(memo, MEMO_CALL) != calls:  # the second half has what was tried
+                after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide, False, memo)
     if after and not wide:
         find_loop(grammar, automaton, vocabulary, state, register, follow, loop, True, memo)
     store_i64(loop, L_AFTER, 1 if after else 0)

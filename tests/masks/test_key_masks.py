@@ -16,6 +16,8 @@ from stepmask.grammar.json_schema import json_schema
 from stepmask.masks.batch import MAX_IDLE_GRAMMARS, Batch
 from stepmask.masks.compiled import compile
 from stepmask.masks.layout import COUNT_WORK, MAX_FEW
+from stepmask.masks.leaving import NOTE_COST
+from stepmask.masks.path import TOKEN_COST
 
 NAMES = ["date", "day", "days", "default", "é", "name", "the name", "n\n", "zone", "-", ""]
 SCHEMAS: list[dict[str, Any]] = [
@@ -81,8 +83,9 @@ def test_only_what_may_leave_a_name_is_walked(text: str) -> None:
     schema = {"type": "object", "properties": {name: {} for name in NAMES if name.isascii()}}
     work = work_of_mask(compile(json_schema(schema), VOCABULARY, use_cache=False), text)
     leaving = [token for token in map(VOCABULARY.token, range(VOCABULARY.size)) if set(token) & set(b'"\\')]
-    # A token's own cost and its bytes; the bitmaps of the others; what it does behind the name.
-    assert work < sum(5 + len(token) for token in leaving) + VOCABULARY.size // 8
+    # A token's own cost and its bytes, and of every other one that it leaves the name; the bitmaps of the others.
+    own = TOKEN_COST + NOTE_COST // 2
+    assert work < sum(own + len(token) for token in leaving) + VOCABULARY.size // 8
 
 
 def test_states_of_a_searched_pattern_loop_on_all_text() -> None:

@@ -11,6 +11,7 @@ from wide_vocabulary import END, VOCABULARY
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.regex import regex
 from stepmask.masks.compiled import compile
+from stepmask.masks.layout import COUNT_WORK
 
 PATTERNS = [
     '"[^"\\\\]*"',
@@ -54,3 +55,14 @@ def test_every_token(pattern: str, limits: Limits) -> None:
             if not mask - {END}:
                 break
             assert matcher.accept(rng.choice(sorted(mask - {END})))
+
+
+def test_states_of_two_classes_do_not_walk_the_trie() -> None:
+    """They make one loop together, although the code points of each lie in many ranges."""
+    matcher = compile(regex(r"(\S+\s+){0,199}\S+"), VOCABULARY, use_cache=False).matcher()
+    assert matcher.accept_bytes(b"one two")
+    counters = matcher._batch.counter_values
+    before = int(counters[COUNT_WORK])
+    mask = tokens_of(matcher.mask())
+    assert int(counters[COUNT_WORK]) - before < VOCABULARY.size // 2
+    assert mask == {token for token in range(VOCABULARY.size) if matcher.allows(token)}
