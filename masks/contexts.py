@@ -120,8 +120,8 @@ from .layout import (
 from .lazy import mix
 from .machine import AT_CALL_FRAME, AT_CALL_START, AT_CALL_TARGET, AT_FRAME_START, frame_of, may_return, moved_register
 from .members import AT_OPERATION_BIT, AT_OPERATION_TARGET, after_member
-from .memory import call_kernel, load_i32, load_i64, section, shift_right, store_i64
 from .memo import recall_mask
+from .memory import call_kernel, load_i32, load_i64, section, shift_right, store_i64
 from .pool import WORDS_OF_A_MASK, expand_mask, find_entry, intern_mask, mask_cost, resolve
 from .stack_walk import begin_stack_walk
 
