@@ -75,13 +75,21 @@ def determinize(automaton: PositionAutomaton, alphabet: int, max_states: int, ma
 
 
 def positions_of_dfa(dfa: Dfa, *, complement: bool = False) -> PositionAutomaton:
-    """The DFA as a position automaton; with `complement`, that of all other strings over its alphabet."""
+    """The DFA as a position automaton; with `complement`, that of all other strings over its alphabet.
+
+    Nothing leads to the start of a position automaton, so that one of a DFA to which something does is there twice.
+    """
     delta, final = dfa.delta, dfa.final
     n = dfa.n_states
     if complement:
         sink = np.full((1, delta.shape[1]), n, np.int32)
         delta = np.concatenate([np.where(delta < 0, n, delta).astype(np.int32), sink])
         final = np.concatenate([1 - final, np.ones(1, np.uint8)]).astype(np.uint8)
+        n += 1
+    if (delta == 0).any():
+        delta = np.where(delta >= 0, delta + 1, -1).astype(np.int32)
+        delta = np.concatenate([delta[:1], delta])
+        final = np.concatenate([final[:1], final])
         n += 1
     begins = np.ones(delta.shape, np.bool_)
     begins[:, 1:] = delta[:, 1:] != delta[:, :-1]

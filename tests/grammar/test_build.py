@@ -1,12 +1,27 @@
-"""Expressions to position automata: how large they are."""
+"""Expressions to position automata: how large they are, and how they begin."""
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stepmask.grammar.build import build_positions, closed_positions
-from stepmask.grammar.expression import ANY_CHARACTER, Alternation, Bytes, Characters, Intersection, Repeat, Sequence
+from stepmask.grammar.expression import (
+    ANY_CHARACTER,
+    Alternation,
+    Bytes,
+    Characters,
+    Complement,
+    Expression,
+    Intersection,
+    Repeat,
+    Sequence,
+)
 from stepmask.grammar.limits import Limits
+from stepmask.grammar.position import PositionAutomaton
 
 
 def test_products_are_of_minimal_automata() -> None:
@@ -27,3 +42,40 @@ def test_repeats_have_a_position_for_each_copy(minimum: int, maximum: int) -> No
     for body in (Characters(((97, 122),)), Sequence((Bytes(b"a"), Repeat(Bytes(b"b"), 0, 1)))):
         size = build_positions(body, Limits()).n_states - 1
         assert build_positions(Repeat(body, minimum, maximum), Limits()).n_states == maximum * size + 1
+
+
+BODIES = [Characters(((97, 98),)), Bytes(b"ab"), Alternation((Bytes(b"a"), Bytes(b"bb"))), Repeat(Bytes(b"b"), 2, 3)]
+REPEATS = st.builds(Repeat, st.sampled_from(BODIES), st.sampled_from([0, 1, 2]), st.just(None))
+LANGUAGES = st.recursive(
+    REPEATS,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=2, max_size=3).map(lambda operands: Intersection(tuple(operands))),
+        inner.map(Complement),
+        st.lists(inner, min_size=2, max_size=2).map(lambda options: Alternation(tuple(options))),
+    ),
+    max_leaves=4,
+)
+
+
+def matches(positions: PositionAutomaton, text: bytes) -> bool:
+    states = {0}
+    for byte in text:
+        states = {
+            int(positions.target[e])
+            for state in states
+            for e in range(positions.edge_start[state], positions.edge_start[state + 1])
+            if positions.low[e] <= byte <= positions.high[e]
+        }
+    return any(positions.final[state] for state in states)
+
+
+@given(LANGUAGES)
+def test_nothing_leads_to_the_start(language: Expression) -> None:
+    """So the empty string may be left out, and others put before and after, without a look at the rest."""
+    positions = closed_positions(language, Limits())
+    assert not (positions.target == 0).any()
+    others = positions.without_empty_string()
+    assert not matches(others, b"")
+    for length in range(1, 6):
+        for text in map(bytes, itertools.product(b"ab", repeat=length)):
+            assert matches(others, text) == matches(positions, text)

@@ -72,6 +72,15 @@ def test_reduced_rules_keep_the_language(found: Rules, seed: int) -> None:
         equal_languages(found, kept, random.Random(seed))
 
 
+def test_an_intersection_beside_a_rule_itself() -> None:
+    """It matches more than the empty string, whose DFA begins where it comes back to."""
+    pairs = Repeat(seq(Characters(((97, 98),)), b"b"), 0, None)
+    both = Intersection((Repeat(Characters(((97, 98),)), 0, None), pairs))
+    found: Rules = {"S": ref("T"), "T": alt(ref("T"), both)}
+    for seed in range(5):
+        equal_languages(found, reduced(found, SOLVED), random.Random(seed))
+
+
 @settings(suppress_health_check=[HealthCheck.filter_too_much])  # most match something
 @given(rules(members=True))
 def test_what_matches_nothing_is_refused(found: Rules) -> None:
