@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,3 +29,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("deep" if config.getoption("--deep") else "ci")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _collect() -> Iterator[None]:
+    """Python looks at old objects the less the more there are of them; failed examples hold whole batches."""
+    yield
+    gc.collect()
