@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
 import pytest
+from engine_cases import LETTERS, VOCABULARY, WIDTH, random_grammars, random_requests
 
 import stepmask
 from stepmask.grammar.limits import Limits
@@ -14,52 +14,15 @@ from stepmask.integrations.engine.engine import Engine
 from stepmask.integrations.engine.request import Request
 from stepmask.integrations.engine.synthetic import SyntheticModel
 
-EOS = 256
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-WIDTH = 257 + 26 * 26 + 3
-
 
 @pytest.fixture(scope="module")
 def vocabulary() -> stepmask.Vocabulary:
-    """Single bytes, an end token, pairs of letters, and a model that is three ids wider."""
-    pairs = [(a + b).encode() for a, b in itertools.product(LETTERS, repeat=2)]
-    tokens = [*(bytes([byte]) for byte in range(256)), b"", *pairs]
-    return stepmask.Vocabulary.from_bytes(tokens, eos=[EOS], special=[EOS])
+    return VOCABULARY
 
 
 @pytest.fixture(scope="module")
-def grammars(vocabulary: stepmask.Vocabulary) -> list[Any]:
-    """Masks of all of them are found on demand, state by state."""
-    rng = np.random.default_rng(0)
-    built = []
-    for number in range(24):
-        c, d, e = rng.choice(list(LETTERS), 3, replace=False).tolist()
-        grammar = [
-            stepmask.regex(f"[^{c}]{{2,9}}{c}[{d}-z ]*"),
-            stepmask.regex(f"(?:[^{c},]{{1,5}},){{1,20}}"),
-            stepmask.regex(f"(?:{c}{d}|{d}[a-m]|é|[0-9]{{2}}|[{min(e, 'y')}-z]{{3}}){{2,30}}"),
-            stepmask.gbnf(f'root ::= "(" (root ("," root)*)? ")" | [{c}-z0-9]+ | "\\"" [^"{d}]* "\\""'),
-        ][number % 4]
-        built.append(stepmask.compile(grammar, vocabulary, Limits(max_eager_contexts=0), use_cache=False))
-    return built
-
-
-def random_requests(rng: np.random.Generator, grammars: list[Any], count: int) -> list[Request]:
-    return [
-        Request(
-            prompt_ids=rng.integers(0, 256, rng.integers(1, 90)).tolist(),
-            grammar=None if rng.random() < 0.1 else grammars[rng.integers(len(grammars))],
-            max_tokens=int(rng.integers(1, 25)),
-            temperature=float(rng.choice([0.0, 0.5, 1.0, 2.0])),
-            top_k=int(rng.choice([0, 0, 3, 30])),
-            top_p=float(rng.choice([1.0, 0.5, 0.95])),
-            min_p=float(rng.choice([0.0, 0.0, 0.05])),
-            seed=int(rng.integers(0, 2**60)),
-            min_tokens=int(rng.choice([0, 0, 1])),
-            logprobs=bool(rng.random() < 0.1),
-        )
-        for _ in range(count)
-    ]
+def grammars() -> list[Any]:
+    return random_grammars()
 
 
 def run(

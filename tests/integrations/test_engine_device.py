@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from engine_cases import random_requests
 
 import stepmask
 from stepmask.grammar.limits import Limits
@@ -48,29 +50,18 @@ def grammars(vocabulary: stepmask.Vocabulary) -> list[Any]:
     return built
 
 
-def random_requests(rng: np.random.Generator, grammars: list[Any], count: int) -> list[Request]:
+def requests_with_stops(rng: np.random.Generator, grammars: list[Any], count: int) -> list[Request]:
+    """Some of them end at another token, too."""
     return [
-        Request(
-            prompt_ids=rng.integers(0, 256, rng.integers(1, 40)).tolist(),
-            grammar=None if rng.random() < 0.1 else grammars[rng.integers(len(grammars))],
-            max_tokens=int(rng.integers(1, 20)),
-            temperature=float(rng.choice([0.0, 0.5, 1.0, 2.0])),
-            top_k=int(rng.choice([0, 0, 3, 30])),
-            top_p=float(rng.choice([1.0, 0.5, 0.95])),
-            min_p=float(rng.choice([0.0, 0.0, 0.05])),
-            seed=int(rng.integers(0, 2**60)),
-            min_tokens=int(rng.choice([0, 0, 1])),
-            stop_token_ids=(int(rng.integers(97, 110)),) if rng.random() < 0.3 else (),
-            logprobs=bool(rng.random() < 0.1),
-        )
-        for _ in range(count)
+        replace(request, stop_token_ids=(int(rng.integers(97, 110)),) if rng.random() < 0.3 else ())
+        for request in random_requests(rng, grammars, count)
     ]
 
 
 def run(
     vocabulary: stepmask.Vocabulary, requests: list[Request], slots: int, rows: Rows | None, **modes: Any
 ) -> tuple[Engine, Any]:
-    engine = Engine(SyntheticModel(WIDTH, seed=1), vocabulary, slots, 80, rows=rows, **modes)
+    engine = Engine(SyntheticModel(WIDTH, seed=1), vocabulary, slots, 160, rows=rows, **modes)
     handles = [engine.submit(request) for request in requests]
     engine.run()
     return engine, [(handle.token_ids, handle.log_probabilities, handle.finish_reason) for handle in handles]
@@ -87,7 +78,7 @@ def test_tokens_are_the_hosts(
     rng = np.random.default_rng(6)
     slots, waited, epochs = 4, 0, 0
     for _ in range(2):
-        requests = random_requests(rng, grammars, 24)
+        requests = requests_with_stops(rng, grammars, 24)
         _, expected = run(vocabulary, requests, slots, None)
         rows = DeviceRows(
             vocabulary, slots, WIDTH, budget, 2 * slots, device=DEVICE, backend="torch", prefetch=prefetch
