@@ -91,10 +91,17 @@ def random_requests(rng: np.random.Generator, grammars: Sequence[Any], count: in
 
 
 def served(
-    requests: Sequence[Request], budget: float | None, slots: int = 6, **options: Any
+    requests: Sequence[Request], budget: float | None, slots: int = 6, forward_seconds: float = 0.0, **options: Any
 ) -> tuple[Engine, list[Handle]]:
     """An engine that has served them, in slots that they share, and their handles."""
-    engine = Engine(SyntheticModel(WIDTH, seed=1), VOCABULARY, slots, 160, budget_us=budget, **options)
+    engine = Engine(
+        SyntheticModel(WIDTH, seed=1, forward_seconds=forward_seconds),
+        VOCABULARY,
+        slots,
+        160,
+        budget_us=budget,
+        **options,
+    )
     handles = [engine.submit(request) for request in requests]
     engine.run()
     return engine, handles

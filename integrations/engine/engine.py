@@ -102,7 +102,13 @@ class Engine:
             self._slots = FairSlots(
                 slots, lambda handle: (admission.of(handle.request), handle.request.tenant), refill=refill
             )
-        self._compiling = Compiling(compiler, self._enqueue, admission)
+        line = self._slots
+
+        def enqueue(handle: Handle) -> None:  # without the engine, which so goes with its last reference
+            handle.request.check(model.vocabulary_size, max_length)
+            line.enqueue(handle)
+
+        self._compiling = Compiling(compiler, enqueue, admission)
         self._texts = Texts(text or InProcessText(vocabulary))
         self._feed = Feed(model, slots, max_length, spare_rows, runs=forced, overlap=overlap)
         width = model.vocabulary_size
@@ -163,10 +169,6 @@ class Engine:
     def text_of(self, answer: int) -> str:
         """`TextOutput.text_of` of a request's answer."""
         return self._texts.text_of(answer)
-
-    def _enqueue(self, handle: Handle) -> None:
-        handle.request.check(self._model.vocabulary_size, self._max_length)
-        self._slots.enqueue(handle)
 
     def run(self, until: Callable[[], bool] | None = None) -> None:
         """Step until no request is left, or until `until()`, which is asked before each step.

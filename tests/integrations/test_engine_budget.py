@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_cases import LETTERS, VOCABULARY, WIDTH, random_grammars, random_requests
+from engine_cases import LETTERS, VOCABULARY, WIDTH, answers, random_grammars, random_requests, served
 
 import stepmask
 from stepmask.grammar.limits import Limits
@@ -25,38 +25,20 @@ def grammars() -> list[Any]:
     return random_grammars()
 
 
-def run(
-    vocabulary: stepmask.Vocabulary,
-    requests: list[Request],
-    budget: float | None,
-    slots: int = 6,
-    prefetch: bool = False,
-) -> Engine:
-    engine = Engine(SyntheticModel(WIDTH, seed=1), vocabulary, slots, 160, budget_us=budget, prefetch=prefetch)
-    engine.handles = [engine.submit(request) for request in requests]  # type: ignore[attr-defined]
-    engine.run()
-    return engine
-
-
-def answers(engine: Engine) -> list[Any]:
-    handles = engine.handles  # type: ignore[attr-defined]
-    return [(handle.token_ids, handle.log_probabilities, handle.finish_reason) for handle in handles]
-
-
-def test_every_budget_gives_the_same_tokens(vocabulary: stepmask.Vocabulary, grammars: list[Any]) -> None:
+def test_every_budget_gives_the_same_tokens(grammars: list[Any]) -> None:
     """At 0, tiny and normal, whichever rows share a batch; the rows without masks are of both kinds, many of each."""
     rng = np.random.default_rng(1)
     outcomes = {"ready": 0, "verified": 0, "deferred": 0}
     for number in range(10):
         requests = random_requests(rng, grammars, 20 if number else 6)
-        free = run(vocabulary, requests, None)
+        free, handles = served(requests, None)
         assert free.recorder.outcomes()["verified"] == free.recorder.outcomes()["deferred"] == 0
-        expected = answers(free)
+        expected = answers(handles)
         # A budget of 0 does one unit of work a step: thousands of steps a mask, so few of them.
         smallest = 0.0 if number == 0 else 0.5
         for budget, slots in ((smallest, 6), (1.0, 3), (4.0, 8), (200.0, 6)):
-            engine = run(vocabulary, requests, budget, slots)
-            assert answers(engine) == expected
+            engine, handles = served(requests, budget, slots)
+            assert answers(handles) == expected
             for name, count in engine.recorder.outcomes().items():
                 outcomes[name] += count
             counters = engine._rows._batch.counters
@@ -65,16 +47,17 @@ def test_every_budget_gives_the_same_tokens(vocabulary: stepmask.Vocabulary, gra
     assert outcomes["verified"] > 500 and outcomes["deferred"] > 500
 
 
-def test_prefetch_changes_no_token(vocabulary: stepmask.Vocabulary, grammars: list[Any]) -> None:
+def test_prefetch_changes_no_token(grammars: list[Any]) -> None:
     """At every budget the same tokens, with what prefetch made and without it; some of it is used."""
     rng = np.random.default_rng(2)
     counters: dict[str, int] = {}
     for number in range(4):
         requests = random_requests(rng, grammars, 16 if number else 5)
-        expected = answers(run(vocabulary, requests, None))
-        for budget, slots in ((0.0, 6), (1.0, 3), (200.0, 6), (None, 4)):
-            engine = run(vocabulary, requests, budget, slots, prefetch=True)
-            assert answers(engine) == expected
+        expected = answers(served(requests, None)[1])
+        # Masks are made ahead while the model waits.
+        for budget, slots, seconds in ((0.0, 6, 0.0), (1.0, 3, 0.0), (200.0, 6, 0.002), (None, 4, 0.002)):
+            engine, handles = served(requests, budget, slots, seconds, prefetch=True)
+            assert answers(handles) == expected
             for name, count in engine._rows._batch.prefetcher.counters.items():  # type: ignore[union-attr]
                 counters[name] = counters.get(name, 0) + count
     assert counters["finished"] > 0 and counters["ahead"] > 0 and counters["hits"] > 0
@@ -174,7 +157,7 @@ def test_no_step_spends_more_than_its_fuel(vocabulary: stepmask.Vocabulary, gram
 IDENTITIES, SHARE = 200, 5
 
 
-def test_identity(vocabulary: stepmask.Vocabulary, grammars: list[Any], request: pytest.FixtureRequest) -> None:
+def test_identity(grammars: list[Any], request: pytest.FixtureRequest) -> None:
     """Random (grammar, seed, sampling parameters): one stream of tokens at every budget, with prefetch or not, alone
     and among any others; many rows are verified, many are deferred.
     """
@@ -183,7 +166,7 @@ def test_identity(vocabulary: stepmask.Vocabulary, grammars: list[Any], request:
     requests = every if deep else every[::SHARE]
     expected = {}
     for number, one in enumerate(requests):  # each alone, without a budget
-        (answer,) = answers(run(vocabulary, [one], None, 1))
+        (answer,) = answers(served([one], None, 1)[1])
         expected[number] = answer
     outcomes = {"ready": 0, "verified": 0, "deferred": 0}
     draw = np.random.default_rng(12)
@@ -192,8 +175,8 @@ def test_identity(vocabulary: stepmask.Vocabulary, grammars: list[Any], request:
             for slots in (1, 3, 8) if deep else (3, 8):
                 # At a budget of 0 a step does one piece of work: a few requests of the share.
                 numbers = draw.permutation(len(requests))[: len(requests) // (4 if budget == 0.0 else 1)].tolist()
-                engine = run(vocabulary, [requests[number] for number in numbers], budget, slots, prefetch)
-                assert answers(engine) == [expected[number] for number in numbers]
+                engine, handles = served([requests[number] for number in numbers], budget, slots, prefetch=prefetch)
+                assert answers(handles) == [expected[number] for number in numbers]
                 for name, count in engine.recorder.outcomes().items():
                     outcomes[name] += count
                 if budget is None:

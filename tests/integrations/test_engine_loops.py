@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from engine_cases import VOCABULARY, WIDTH, answers, forcing_grammars, random_grammars, random_requests, served
 
 import stepmask
-from stepmask.integrations.engine import Engine, Request
+from stepmask.integrations.engine import Admission, Engine, Request
 from stepmask.integrations.engine.synthetic import SyntheticModel
 from stepmask.integrations.text import TextProcess
 
@@ -213,3 +215,19 @@ def test_an_overlapped_loop_plans_while_the_model_is_at_work(grammars: list[Any]
             inside.add(event)
     assert inside == ({"plan", "hook"} if overlap else set())
     assert events.count("begin") == engine.recorder.forwards > 9
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"prefetch": True}, {"overlap": True, "forced": True}, {"admission": Admission()}]
+)
+def test_an_engine_goes_with_its_last_reference(options: dict[str, Any]) -> None:
+    """Nothing in it refers back to it: its masks and logits do not wait for Python's collector."""
+    engine, handles = served(random_requests(np.random.default_rng(1), random_grammars(4), 4), 1.0, **options)
+    rows = weakref.ref(engine.rows)
+    gc.collect()
+    gc.disable()
+    try:
+        del engine, handles
+        assert rows() is None
+    finally:
+        gc.enable()
