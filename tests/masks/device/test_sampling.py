@@ -100,6 +100,33 @@ def test_a_large_vocabulary(backend: str, form: str) -> None:
     np.testing.assert_array_equal(result.logprobs.cpu().numpy(), logprobs)
 
 
+@pytest.mark.parametrize("backend", ["torch", "triton"])
+def test_a_large_batch(backend: str, request: pytest.FixtureRequest) -> None:
+    """1,024 rows, each with its own parameters, plain and truncated ones mixed; so many in the interpreter only if
+    asked to be thorough, as it takes half a minute.
+    """
+    rng = np.random.default_rng(3)
+    interpreted = backend == "triton" and DEVICE == "cpu" and not request.config.getoption("--deep")
+    vocabulary, rows = 40, 66 if interpreted else 1024
+    problem = {
+        "logits": (rng.normal(size=(rows, vocabulary)) * 3).astype(np.float32),
+        "vocabulary": vocabulary,
+        "pool": tables(rng.random((5, vocabulary)) < 0.4),
+        "mask_ids": rng.choice(np.array([UNCONSTRAINED, 0, 1, 2, 3, 4], np.int32), rows),
+        "end_allowed": rng.integers(0, 4, rows).astype(np.uint32),
+        "end_sets": EndSets.same(rows, [17, 39]),
+        "rows": rng.permutation(rows).astype(np.int64),
+        "parameters": SamplingParameters.build(
+            rows, temperature=rng.choice([0.0, 0.7, 1.0], rows), seed=np.arange(rows), position=5,
+            top_k=np.where(np.arange(rows) % 64 == 5, 3, 0), want_logprob=np.arange(rows) % 64 == 9,
+        ),
+    }  # fmt: skip
+    tokens, logprobs = reference.sample(**problem)
+    result = device.sample(problem, backend)
+    np.testing.assert_array_equal(result.tokens.cpu().numpy(), tokens)
+    np.testing.assert_array_equal(result.logprobs.cpu().numpy(), logprobs)
+
+
 @pytest.mark.parametrize(("backend", "top_p"), [("torch", 0.9), ("triton", 1.0)])
 def test_draws_follow_the_masked_softmax(backend: str, top_p: float) -> None:
     """Chi-square against the exact distribution of one row, drawn at many positions. The interpreter takes few."""
