@@ -241,6 +241,10 @@ class Driver:
         measured.most_fuel = int(steps.fuel.max())
         measured.ends = dict(self._ends)
         measured.report = engine.recorder.table()
+        for left in (*self._structured, *self._free):
+            if left is not None:
+                left.cancel()
+        engine.run()  # what the text process knows of them is over too
         return measured
 
 

@@ -9,7 +9,10 @@ from .request import FinishReason, Handle
 
 
 class Texts:
-    """Requests with text. The slot of one is free when its last token is made; the request is over when its text is."""
+    """Requests with text. The slot of one is free when its last token is made; the request is over when its text is.
+
+    Another engine may have used `output` before: what that left behind is nobody's.
+    """
 
     def __init__(self, output: TextOutput) -> None:
         self.output = output
@@ -68,7 +71,9 @@ class Texts:
         """Take the texts that are complete. The requests of them that still have a slot, which a stop string ended."""
         stopped = []
         for final in self.output.finals():
-            handle = self._handles.pop(final.number)
+            handle = self._handles.pop(final.number, None)
+            if handle is None:  # of an engine that was left before its requests were over
+                continue
             reason = self._reasons.pop(final.number, None)
             self._finish(handle, final, "stop" if final.is_stopped or reason is None else reason)
             if reason is None:

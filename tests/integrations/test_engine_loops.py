@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from engine_cases import VOCABULARY, WIDTH, answers, forcing_grammars, random_gr
 import stepmask
 from stepmask.integrations.engine import Admission, Engine, Request
 from stepmask.integrations.engine.synthetic import SyntheticModel
-from stepmask.integrations.text import TextProcess
+from stepmask.integrations.text import InProcessText, TextProcess
 
 BUDGETS = (0.0, 1.0, 200.0, None, 0.5)
 
@@ -231,3 +232,14 @@ def test_an_engine_goes_with_its_last_reference(options: dict[str, Any]) -> None
         assert rows() is None
     finally:
         gc.enable()
+
+
+def test_what_was_left_in_the_text_output_is_nobodys() -> None:
+    """An answer that an engine, or whoever had it before, left there: it is over, and nobody took it."""
+    text = InProcessText(VOCABULARY)
+    left = text.open(SimpleNamespace(token_ids=[], log_probabilities=[]), (), logprobs=False)
+    text.end(left)
+    engine = Engine(SyntheticModel(WIDTH, seed=1), VOCABULARY, 2, 160, text=text)
+    handle = engine.submit(Request([5], max_tokens=2, ignore_eos=True, text=True))
+    engine.run()
+    assert handle.is_finished and len(handle.token_ids) == 2
