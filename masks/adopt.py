@@ -20,10 +20,10 @@ from .layout import (
 )
 
 if TYPE_CHECKING:
-    from .batch import Batch
+    from .slots import Slots
 
 
-def adopt(batch: Batch, other: Batch, slot: int) -> int:
+def adopt(batch: Slots, other: Slots, slot: int) -> int:
     """A new slot of `batch` with the sequence of `slot` in `other`, which has an equal history."""
     resident = other._used(slot)
     new = batch.add(resident.compiled, eos=other._eos[slot])

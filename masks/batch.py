@@ -2,49 +2,32 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from ..grammar.automaton import RECURSIVE
 from . import advance as _advance
 from . import step as _step
-from .adopt import adopt
 from .arena import ACCEPTED, REFUSED, TOO_DEEP
-from .blocks import batch_block
 from .calibration import fuel_of
-from .errors import StackLimitError, VocabularyError
+from .errors import StackLimitError
 from .finish import lazy_distances, shortest_completion
 from .fuel import NO_FUEL_LIMIT
 from .late import finish
 from .layout import (
     B_ADVANCE_FUEL,
-    B_ARENA_WORDS,
-    B_ARENAS,
-    B_BEHIND,
     B_COUNTERS,
     B_DENSE,
-    B_END_COUNT,
-    B_ENDS,
     B_LIST_LENGTH,
     B_LIST_OFFSET,
     B_LIST_TOKENS,
     B_LOOK_EXTRA,
-    B_MIN_TOKENS,
-    B_OLDEST,
     B_POSITION,
-    B_ROW_MASK,
-    B_SHARE,
-    B_SLOT_GRAMMAR,
-    B_TEXT_START,
-    B_WORK_LIMIT,
     COMPLETE,
     CONFIG_WORDS,
     FINISHED,
-    MAX_ENDS,
     PENDING,
     READY,
     SCRATCH_BLOCK_WORDS,
@@ -53,25 +36,20 @@ from .leaving import NOTE_COST
 from .outcome import ADVANCE_SHARE, COUNTER_NAMES, LOOK_SHARE, PIECE_FUEL, ROWS_SHARE, SETTLE_SHARE, Late, Outcome, Plan
 from .pool import WORDS_OF_A_MASK
 from .prefetch import Prefetcher
-from .resident import Resident
 from .settle import Settler
+from .slots import Slots
 from .tables import EndSets, MaskTables
-from .trie import tables_of
 from .warm_up import warm_up
 
 if TYPE_CHECKING:
     from .candidates import Candidates
-    from .compiled import CompiledGrammar
-    from .memory import Block
     from .vocabulary import Vocabulary
 
 #: The least memory for one stack: what one token may need at once.
 MIN_STACK_BYTES = 8 * SCRATCH_BLOCK_WORDS
-#: Grammars that a batch keeps ready after their last sequence has gone.
-MAX_IDLE_GRAMMARS = 64
 
 
-class Batch:
+class Batch(Slots):
     """Sequences of many grammars over one vocabulary, stepped together.
 
     One thread at a time may use a batch. Between two calls nothing runs, but for what `prefetch_start` begins; any use
@@ -106,251 +84,36 @@ class Batch:
         if rows < 2 * slots:
             raise ValueError(f"pool_masks must be at least twice the slots ({2 * slots}): a step may need a mask a row")
         warm_up()
-        self.vocabulary = vocabulary
-        self.slots = slots
+        super().__init__(vocabulary, slots, max_rollback + 2, rows, stack_bytes // 8)
         self.max_rollback = max_rollback
         self.fuel = NO_FUEL_LIMIT if budget_us is None else fuel_of(budget_us, fuel_per_us)
         #: The parts of it that `settle` and `advance` have to themselves, and what look-ups and `plan` have.
         self.settle_fuel, self.advance_fuel = int(self.fuel * SETTLE_SHARE), int(self.fuel * ADVANCE_SHARE)
         self.rows_fuel = min(slots * _step.ROW_COST, int(self.fuel * ROWS_SHARE))
         self.plan_fuel = self.fuel - self.settle_fuel - self.advance_fuel - self.rows_fuel
-        self._tables = tables_of(vocabulary)
         #: Units by which a step may exceed `fuel`: what is done at once, and the least that each phase does.
         self.fuel_slack = slots * _step.ROW_COST - self.rows_fuel + 2 * _step.WALK_FUEL + 3 * PIECE_FUEL
         self.fuel_slack += 2 * self._tables.words // WORDS_OF_A_MASK + (NOTE_COST + 2) * self._tables.max_bytes
-        self._start_tables = tables_of(vocabulary, drop_space=True)
-        words = self._tables.words
-        path = max(self._tables.max_bytes, self._start_tables.max_bytes) + 8
-        block, self._lanes = batch_block(
-            self._tables, self._start_tables, slots, max_rollback + 2, path, rows, stack_bytes // 8
-        )
-        self._path = path
-        #: Makes masks ahead; None before the first `prefetch_start`.
-        self.prefetcher: Prefetcher | None = None
-        self._memory = block
-        self._lazy_words = 1
-        self._arenas: dict[int, npt.NDArray[np.int64]] = {}
-        self._residents: dict[int, Resident] = {}
-        self._of_slot: list[Resident | None] = [None] * slots
-        self._eos: list[tuple[int, ...]] = [()] * slots
-        self._free = list(range(slots - 1, -1, -1))
-        self._numbers = itertools.count(1)
         self._mask_ids = np.zeros(slots, np.int32)
         self._end_allowed = np.zeros(slots, np.uint32)
         self._status = np.zeros(slots, np.uint8)
         self._accepted = np.zeros(slots, np.uint8)
         self.settler = Settler(slots)
         self._fuel_left = 0
-        #: Tokens that any mask of this batch may have: text, and those that its grammars name. uint32, LSB first.
-        self.possible = np.zeros(2 * words, np.uint32)
-        text = np.packbits(vocabulary.is_text, bitorder="little")
-        self.possible.view(np.uint8)[: len(text)] = text
-        self._words = np.zeros(words, np.int64)
+        self._words = np.zeros(self._tables.words, np.int64)
         self._whole_mask: npt.NDArray[np.uint32] = self._words.view(np.uint32)[: vocabulary.words]
-        self._row = np.zeros(1, np.int32)
         self._token = np.zeros(1, np.int32)
         # Where kernels find these: NumPy takes a microsecond to say it, in every step.
         self._plan_at = tuple(array.ctypes.data for array in (self._mask_ids, self._end_allowed, self._status))
         self._accepted_at, self._words_at, self._row_at = (
             array.ctypes.data for array in (self._accepted, self._words, self._row)
         )
-        self._memory_at = block.address
+        block = self._memory
         block.set_number(B_LOOK_EXTRA, min(int(self.settle_fuel * LOOK_SHARE), NO_FUEL_LIMIT // 4))
-        #: Each slot's share of the fuel when masks are wanting, float64[slots], above 0; 1 for a new sequence. Only how
-        #: the shares of waiting rows compare matters: with equal ones the row that has waited longest comes first.
-        self.shares: npt.NDArray[np.float64] = block.arrays[B_SHARE]
         #: What the mask ids of this batch point into.
         self.tables = MaskTables(
             block.arrays[B_DENSE], block.arrays[B_LIST_OFFSET], block.arrays[B_LIST_LENGTH], block.arrays[B_LIST_TOKENS]
         )
-
-    # ------------------------------------------------------------------ sequences come and go
-
-    def add(
-        self,
-        compiled: CompiledGrammar,
-        *,
-        eos: Sequence[int] | None = None,
-        min_tokens: int = 0,
-        text_start: bool = False,
-    ) -> int:
-        """A new sequence; returns its slot.
-
-        `eos`: its end tokens (default: the vocabulary's; at most 32). `min_tokens`: no end before so many
-        tokens, unless nothing but an end is legal. `text_start`: the sequence begins a text rather than going on
-        after a prompt, so that a SentencePiece vocabulary drops the first token's leading space. Raises
-        `ValueError` where all slots are taken, `VocabularyError` for another vocabulary's grammar or bad ids.
-        """
-        if (
-            compiled.vocabulary is not self.vocabulary
-            and compiled.vocabulary.fingerprint != self.vocabulary.fingerprint
-        ):
-            raise VocabularyError("the grammar was compiled for another vocabulary")
-        if not self._free:
-            raise ValueError(f"all {self.slots} slots are taken")
-        ends = self.vocabulary.eos if eos is None else eos
-        ends = tuple(dict.fromkeys(int(i) for i in ends or ()))
-        if len(ends) > MAX_ENDS or any(not 0 <= i < self.vocabulary.width for i in ends):
-            raise VocabularyError(
-                f"end tokens must be at most {MAX_ENDS} ids below {self.vocabulary.width}, not {ends}"
-            )
-        resident = self._resident(compiled)
-        slot = self._free.pop()
-        arrays = self._block.arrays
-        arrays[B_ENDS][slot, : len(ends)] = ends
-        arrays[B_END_COUNT][slot] = len(ends)
-        arrays[B_MIN_TOKENS][slot] = min_tokens
-        arrays[B_TEXT_START][slot] = text_start and self.vocabulary.text_start
-        arrays[B_SLOT_GRAMMAR][slot] = resident.block.address
-        self.shares[slot] = 1.0
-        resident.users += 1
-        self._of_slot[slot] = resident
-        self._eos[slot] = ends
-        self._give_arena(slot)
-        try:
-            self.reset(slot)
-        except (MemoryError, StackLimitError):
-            self.remove(slot)
-            raise
-        return slot
-
-    def _give_arena(self, slot: int) -> None:
-        """Memory for the slot's stack, kept with the slot, if its grammar is recursive."""
-        resident = self._of_slot[slot]
-        if slot not in self._arenas and resident is not None and resident.compiled.automaton.flags & RECURSIVE:
-            arena = np.zeros(int(self._block.header[B_ARENA_WORDS]), np.int64)
-            self._arenas[slot] = arena
-            self._block.arrays[B_ARENAS][slot] = arena.ctypes.data
-
-    def _forget_row(self, slot: int) -> None:
-        """The sequence is about to be in another place: nothing is known of its mask, finished or not."""
-        self._block.arrays[B_ROW_MASK][slot] = -1
-        _advance.drop_jobs(self._address, 0, slot)
-
-    def _resident(self, compiled: CompiledGrammar) -> Resident:
-        key = id(compiled)
-        if key not in self._residents:
-            contexts = None
-            if len(self._residents) >= MAX_IDLE_GRAMMARS:
-                for other, old in list(self._residents.items()):
-                    if old.users == 0:
-                        contexts = old.contexts
-                        # An unfinished mask may still be that grammar's.
-                        _advance.drop_jobs(self._address, old.block.address, -1)
-                        del self._residents[other]
-                        break
-            if compiled.automaton.flags & RECURSIVE:
-                self.prefetch_stop()
-                self._lanes.give_graphs()
-            resident = Resident(compiled, next(self._numbers), self._tables.words, contexts)
-            if resident.lazy_words > self._lazy_words:
-                self._lazy_words = resident.lazy_words
-                self.prefetch_stop()
-                self._lanes.give_sets(self._path, self._lazy_words)
-            self._residents[key] = resident
-            for token in compiled.token_ids.tolist():
-                self.possible[token >> 5] |= np.uint32(1 << (token & 31))
-        return self._residents[key]
-
-    @property
-    def _block(self) -> Block:
-        """The memory, which is this thread's from here on."""
-        self.prefetch_stop()
-        return self._memory
-
-    @property
-    def _address(self) -> int:
-        if self.prefetcher is not None:
-            self.prefetcher.stop()
-        return self._memory_at
-
-    @property
-    def free_slots(self) -> int:
-        """How many slots are free."""
-        return len(self._free)
-
-    @property
-    def address(self) -> int:
-        """Address of the batch's block, for kernels."""
-        return self._address
-
-    @property
-    def words(self) -> int:
-        """int64 words of a mask."""
-        return self._tables.words
-
-    def private_resident(self, compiled: CompiledGrammar) -> Resident:
-        """A block of `compiled` that no sequence uses, for computing its masks ahead."""
-        return Resident(compiled, next(self._numbers), self._tables.words)
-
-    def drop_unfinished(self) -> None:
-        """Forget the masks that are being computed."""
-        self.prefetch_stop()
-        self._lanes.drop()
-
-    def adopt(self, other: Batch, slot: int) -> int:
-        """A new slot with the sequence of `slot` in another batch of equal history."""
-        return adopt(self, other, slot)
-
-    def remove(self, slot: int) -> None:
-        """Free `slot`."""
-        resident = self._in_use(slot)
-        self._forget_row(slot)
-        _advance.drop_token(self._address, slot)
-        resident.users -= 1
-        self._of_slot[slot] = None
-        self._block.arrays[B_SLOT_GRAMMAR][slot] = 0
-        self._free.append(slot)
-
-    def reset(self, slot: int) -> None:
-        """Put `slot` before its first token."""
-        resident = self._in_use(slot)
-        self._forget_row(slot)
-        if self.prefetcher is not None:
-            self.prefetcher.forget(slot)
-        if not _advance.start(self._address, slot):
-            if resident.compiled.automaton.flags & RECURSIVE:
-                raise StackLimitError("the grammar has too many open ways to begin a text")
-            raise MemoryError("no room for the state sets of this grammar: fewer slots or a smaller max_rollback")
-
-    def fork(self, slot: int) -> int:
-        """A new slot with the same sequence, history included."""
-        resident = self._used(slot)
-        if not self._free:
-            raise ValueError(f"all {self.slots} slots are taken")
-        other = self._free.pop()
-        self._of_slot[other] = resident
-        self._give_arena(other)
-        _advance.fork_slot(self._address, slot, other)
-        resident.users += 1
-        self._of_slot[other] = resident
-        self._eos[other] = self._eos[slot]
-        return other
-
-    def rollback(self, slot: int, n: int) -> None:
-        """Take back the last `n` accepted tokens. Raises `ValueError` where the history is shorter."""
-        self._used(slot)
-        arrays = self._block.arrays
-        position, oldest = int(arrays[B_POSITION][slot]), int(arrays[B_OLDEST][slot])
-        if not 0 <= n <= position - oldest:
-            raise ValueError(f"cannot take back {n} tokens: {position - oldest} are kept (max_rollback)")
-        self._forget_row(slot)
-        arrays[B_POSITION][slot] = position - n
-
-    def _used(self, slot: int) -> Resident:
-        """The slot's grammar; the slot is not in the middle of a token."""
-        resident = self._in_use(slot)
-        if self._memory.header[B_BEHIND]:
-            self._row[0] = slot
-            self._block.header[B_WORK_LIMIT] = NO_FUEL_LIMIT
-            _advance.advance_rows(self._address, self._row.ctypes.data, 1, 0, 0, _step.RESUME)
-        return resident
-
-    def _in_use(self, slot: int) -> Resident:
-        resident = self._of_slot[slot] if 0 <= slot < self.slots else None
-        if resident is None:
-            raise ValueError(f"slot {slot} is not in use")
-        return resident
 
     # ------------------------------------------------------------------ the step
 
@@ -379,11 +142,6 @@ class Batch:
         if self.prefetcher is None:
             self.prefetcher = Prefetcher(self._memory, self)
         self.prefetcher.start(fuel)
-
-    def prefetch_stop(self) -> None:
-        """End what `prefetch_start` began; the wait is counted in `prefetcher.counters`."""
-        if self.prefetcher is not None:
-            self.prefetcher.stop()
 
     def settle(self, candidates: Candidates) -> Outcome:
         """Tokens of the rows that the last `plan` left PENDING, where their candidates prove which they are.

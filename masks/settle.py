@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._numba import helper, kernel
-from .advance import accept_token
+from .accept import accept_token
 from .arena import ACCEPTED, REFUSED
 from .candidates import CANDIDATES
 from .fuel import count as count_up

@@ -13,10 +13,11 @@ from oracles import ReferenceMatcher
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.regex import regex
 from stepmask.masks import resident as resident_module
-from stepmask.masks.batch import MAX_IDLE_GRAMMARS, Batch, Plan
+from stepmask.masks.batch import Batch, Plan
 from stepmask.masks.compiled import CompiledGrammar, compile
 from stepmask.masks.errors import VocabularyError
 from stepmask.masks.layout import B_CONFIGS, B_POSITION, CONFIG_FIRST_HEAD, HEAD_STATES, PENDING, READY
+from stepmask.masks.slots import MAX_IDLE_GRAMMARS
 from stepmask.masks.tables import (
     ALL_ENDS,
     INDEX_BITS,

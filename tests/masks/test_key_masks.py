@@ -13,11 +13,12 @@ from wide_vocabulary import END, VOCABULARY
 
 from stepmask.grammar.compile import compile_grammar
 from stepmask.grammar.json_schema import json_schema
-from stepmask.masks.batch import MAX_IDLE_GRAMMARS, Batch
+from stepmask.masks.batch import Batch
 from stepmask.masks.compiled import compile
 from stepmask.masks.layout import COUNT_WORK, MAX_FEW
 from stepmask.masks.leaving import NOTE_COST
 from stepmask.masks.path import TOKEN_COST
+from stepmask.masks.slots import MAX_IDLE_GRAMMARS
 
 NAMES = ["date", "day", "days", "default", "é", "name", "the name", "n\n", "zone", "-", ""]
 SCHEMAS: list[dict[str, Any]] = [
