@@ -59,7 +59,6 @@ from .layout import (
     RANKS,
     SELECT,
     SPACE,
-    STORE,
     TRIE,
 )
 from .leaving import (
@@ -359,8 +358,7 @@ def _add_symbols(batch, grammar, automaton, state):  # type: ignore[no-untyped-d
 def run_context(batch, fuel):  # type: ignore[no-untyped-def]
     """Go on with the job. Returns the fuel left, -1 where it ran out, or FAILED.
 
-    When it is done the context's own mask is in B_JOB_TOTAL, what leaves the frame in B_JOB_EVENTS and B_JOB_KEYS, and
-    the stage is STORE.
+    When it is done the context's own mask is in B_JOB_TOTAL, and what leaves the frame in B_JOB_EVENTS and B_JOB_KEYS.
     """
     job = load_i64(batch, B_JOB)
     grammar = load_i64(job, J_GRAMMAR)
@@ -448,5 +446,4 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
         return FAILED
     if load_i64(job, J_UNFINISHED):
         return -1
-    store_i64(job, J_STAGE, STORE)
     return max(fuel, 0)
