@@ -11,9 +11,11 @@ from ..grammar.automaton import (
     RECURSIVE,
 )
 from .accept import accept_data, accept_token, copy_config, rest_at_boundary, rest_on_set, token_at
+from .ahead import fetch_rows
 from .arena import ACCEPTED, REFUSED, TOO_DEEP, UNFINISHED, note_moved
 from .fuel import NO_FUEL_LIMIT, affords, count, give_fuel, work_done
 from .graph_call import call_forced, call_start
+from .history import config_at, current_config
 from .lanes import drop_job
 from .layout import (
     B_ADVANCE_BYTES,
@@ -64,7 +66,7 @@ from .machine import (
     top_state,
 )
 from .memory import load_i32, load_i64, load_u8, store_i32, store_i64, store_u8
-from .step import ASK, DRAFT, NO_TOKEN, RESUME, ROWS, WALK_FUEL, config_at, current_config
+from .step import ASK, DRAFT, NO_TOKEN, RESUME, ROWS, WALK_FUEL
 
 
 @helper
@@ -177,6 +179,8 @@ def advance_rows(batch, slots, rows, tokens, accepted, mode):  # type: ignore[no
     n = 0
     for i in range(rows):
         row = (from_row + i) % rows if mode == ROWS or mode == RESUME else i
+        if mode == ROWS:
+            fetch_rows(batch, slots, tokens, row, rows)
         slot = load_i32(slots, 0 if mode == DRAFT else row)
         answer = ACCEPTED
         if slot >= 0:

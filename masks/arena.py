@@ -13,14 +13,13 @@ from .freeze import block_at, put_triple
 from .fuel import affords
 from .fuel import count as count_up
 from .graph import close_graph, put_bottom, reach_byte_graph
+from .history import config_at
 from .layout import (
     B_ARENA_USED,
     B_ARENA_WORDS,
     B_ARENAS,
     B_BYTES_DONE,
-    B_CONFIGS,
     B_GRAPH,
-    B_HISTORY,
     B_MOVES,
     B_OLDEST,
     B_POSITION,
@@ -32,7 +31,6 @@ from .layout import (
     CONFIG_BLOCK_HEADS,
     CONFIG_FLAGS,
     CONFIG_HEADS,
-    CONFIG_WORDS,
     COUNT_WORK,
     G_AUTOMATON,
     G_TOKEN_IDS,
@@ -51,6 +49,7 @@ from .layout import (
 )
 from .machine import AT_FRAME_START, AT_TOKEN_START, AT_TOKEN_SYMBOL, AT_TOKEN_TARGET
 from .memory import load_i32, load_i64, load_u8, section, store_i64
+from .one_head import run_one_head
 
 #: What accepting says: legal, not legal, legal but past a limit of the stack graph (nothing has changed), or that the
 #: fuel was spent before all bytes were looked at.
@@ -148,12 +147,6 @@ def note_moved(batch, slot):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _history_config(batch, slot, position):  # type: ignore[no-untyped-def]
-    history = load_i64(batch, B_HISTORY)
-    return load_i64(batch, B_CONFIGS) + 8 * CONFIG_WORDS * (slot * history + position % history)
-
-
-@helper
 def _compact(batch, graph, slot):  # type: ignore[no-untyped-def]
     """Drop what neither the slot's history nor the marked blocks in scratch need, and renumber what these refer to."""
     arena = load_i64(graph, S_ARENA)
@@ -177,14 +170,14 @@ def _compact(batch, graph, slot):  # type: ignore[no-untyped-def]
                     mark_blocks(graph, 1, 0)
         at += 8 * (BLOCK_TRIPLES + 3 * triples + load_i64(at, BLOCK_DONE))
     for position in range(first, last + 1):
-        config = _history_config(batch, slot, position)
+        config = config_at(batch, slot, position)
         if load_i64(config, CONFIG_HEADS):
             store_i64(stack, 0, load_i64(config, CONFIG_BLOCK))
             mark_blocks(graph, 1, 0)
     # The numbers outside the arena are renewed while the old places still tell the new ones.
     number_blocks(arena, end, 0)
     for position in range(first, last + 1):
-        config = _history_config(batch, slot, position)
+        config = config_at(batch, slot, position)
         if load_i64(config, CONFIG_HEADS):
             store_i64(config, CONFIG_BLOCK, _renewed(graph, load_i64(config, CONFIG_BLOCK), 0))
     at = scratch
@@ -278,22 +271,28 @@ def accept_graph(batch, grammar, slot, config, data, begin, end, target, keep): 
     automaton = load_i64(grammar, G_AUTOMATON)
     graph = graph_of_slot(batch, slot)
     block = load_i64(config, CONFIG_BLOCK)
-    for i in range(begin, end):
+    i = begin
+    while i < end:
         if i > begin and not affords(batch, 1):
             store_i64(batch, B_BYTES_DONE, i)
             if not keep:
                 return UNFINISHED
             return UNFINISHED if _write_config(batch, graph, slot, block, target) == ACCEPTED else TOO_DEEP
-        count = reach_byte_graph(automaton, graph, block, load_u8(data, i))
-        if count > 0:
-            block = close_graph(grammar, automaton, graph, count)
+        block, after = run_one_head(batch, automaton, graph, block, data, i, end)
+        count = 1
+        if after == i:
+            count = reach_byte_graph(automaton, graph, block, load_u8(data, i))
+            if count > 0:
+                block = close_graph(grammar, automaton, graph, count)
+            after += 1
+        i = after
         count_up(batch, COUNT_WORK, load_i64(graph, S_WORK))
         store_i64(graph, S_WORK, 0)
         if count == 0:
             return REFUSED
         if load_i64(graph, S_FAILED):
             return TOO_DEEP
-        if load_i64(graph, S_USED) > SCRATCH_BLOCK_WORDS // 2 and i + 1 < end:
+        if load_i64(graph, S_USED) > SCRATCH_BLOCK_WORDS // 2 and i < end:
             # A long text: keep what it has come to, and go on with empty scratch.
             heads, flags = load_i64(graph, S_COUNT), load_i64(graph, S_FLAGS)
             block = _commit(batch, graph, slot, block)

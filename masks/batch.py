@@ -98,7 +98,7 @@ class Batch(Slots):
         self._end_allowed = np.zeros(slots, np.uint32)
         self._status = np.zeros(slots, np.uint8)
         self._accepted = np.zeros(slots, np.uint8)
-        self.settler = Settler(slots)
+        self.settler = Settler(slots, self._memory.arrays[B_COUNTERS])
         self._fuel_left = 0
         self._words = np.zeros(self._tables.words, np.int64)
         self._whole_mask: npt.NDArray[np.uint32] = self._words.view(np.uint32)[: vocabulary.words]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from .._numba import helper, kernel
 from ..grammar.automaton import H_FLAGS, LAZY, RECURSIVE, Automaton
 from .graph_call import call_completion
+from .history import current_config
 from .layout import (
     B_SCRATCH,
     B_SET_SCRATCH,
@@ -33,7 +34,6 @@ from .layout import (
 from .lazy import lazy_is_final, lazy_step
 from .machine import head_at, level_distance, step_config
 from .memory import count_trailing_zeros, load_i64, store_i64, store_u8
-from .step import current_config
 
 if TYPE_CHECKING:
     from .vocabulary import Vocabulary

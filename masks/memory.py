@@ -72,6 +72,22 @@ store_i64 = _make_store(64)
 
 
 @intrinsic
+def fetch(typing_context, address):  # type: ignore[no-untyped-def]
+    """Ask for the cache line at an address, which may be any, without waiting for it."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        pointer_type, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer_type, word, word, word])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer_type], kind)
+        # To read, into all levels of the data caches.
+        options = [ir.Constant(word, value) for value in (0, 3, 1)]
+        builder.call(prefetch, [builder.inttoptr(arguments[0], pointer_type), *options])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@intrinsic
 def count_trailing_zeros(typing_context, word):  # type: ignore[no-untyped-def]
     """Index of the lowest set bit of an int64 that is not 0."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from .._numba import helper, kernel
 from ..grammar.automaton import H_FLAGS, RECURSIVE
+from .history import config_at, current_config
 from .lanes import drop_job
 from .layout import (
     B_ARENAS,
@@ -52,7 +53,7 @@ from .layout import (
 from .lazy import mix
 from .machine import head_at, top_state
 from .memory import call_kernel_6, call_kernel_7, load_i32, load_i64, load_u8, shift_right, store_i32, store_i64
-from .step import DRAFT, config_at, current_config
+from .step import DRAFT
 
 #: Tokens that are followed from one row: at most so many, and as many are remembered for each place of a grammar.
 SUCCESSORS = 4

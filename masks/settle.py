@@ -33,6 +33,7 @@ from .arena import ACCEPTED, REFUSED
 from .candidates import CANDIDATES
 from .fuel import count as count_up
 from .fuel import fuel_left, give_fuel, work_done
+from .history import config_at
 from .layout import (
     B_ADVANCE_TOKEN,
     B_MIN_TOKENS,
@@ -60,7 +61,7 @@ from .memory import load_i32, load_i64, load_u8, store_i64, store_u8
 from .noise import ONE, weight
 from .outcome import Outcome, Plan
 from .sampling_numba import TEMPERATURE_LOWEST, mass_limit, weight_limit
-from .step import WALK_FUEL, config_at, is_end, names
+from .step import WALK_FUEL, is_end, names
 
 if TYPE_CHECKING:
     from .candidates import Candidates
@@ -339,7 +340,9 @@ def settle_rows(
 class Settler:
     """What a batch keeps from its plan for settling the rows: their slots and status, copied, and the fuel for it."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, counters: NDArray[np.int64]) -> None:
+        """`counters`: the batch's, by number (`layout.COUNT_READY`)."""
+        self._counters = counters
         self.fuel = 0
         #: What is left of it after settling.
         self.left = 0
@@ -375,6 +378,11 @@ class Settler:
         if self._known.shape[1] != candidates.tokens.shape[1]:
             self._known = np.zeros((len(self._slots), candidates.tokens.shape[1]), np.uint8)
         self._status[:rows] = self._planned[:rows]
+        if not everything and not (self._planned[:rows] == PENDING).any():
+            # As a rule: the kernel's arguments alone take longer than this.
+            self._counters[COUNT_READY] += int(np.count_nonzero(self._slots[:rows][self._planned[:rows] == READY] >= 0))
+            self.left = max(self.fuel, 0)
+            return tokens
         self.left = 0
         arguments: tuple[Any, ...] = (batch, self._slots.ctypes.data, rows, self.fuel, *candidates.arrays())
         arguments += (parameters.temperature, parameters.top_k, parameters.top_p, parameters.min_p)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from .._numba import helper, kernel
 from ..grammar.automaton import H_FLAGS, LAZY, RECURSIVE, TOKENS
+from .ahead import fetch_rows
 from .arena import ACCEPTED
 from .context_store import room_for_mask
 from .contexts import mask_of_graph
 from .fuel import affords, count, fuel_left, give_fuel, work_done
 from .graph_call import call_symbol
+from .history import config_at
 from .lanes import choose_row, is_blocked, may_run, switch_lane
 from .layout import (
     B_ADVANCE_ROWS,
     B_ADVANCE_TOKEN,
     B_BEHIND,
-    B_CONFIGS,
     B_EFFORT,
     B_END_COUNT,
     B_ENDS,
     B_EPOCH,
     B_FINISHED,
-    B_HISTORY,
     B_JOB,
     B_JOB_TOTAL,
     B_LOOK_EXTRA,
@@ -44,7 +44,6 @@ from .layout import (
     COMPLETE,
     CONFIG_FLAGS,
     CONFIG_HEADS,
-    CONFIG_WORDS,
     COUNT_HITS,
     COUNT_LOOKED,
     COUNT_MISSES,
@@ -108,18 +107,6 @@ NO_SUCH_SLOT = -(1 << 62)
 LOOK_TURN, OLDEST_TURN, CHEAPEST_TURN, LAST_TURN = range(4)
 #: Uses of `advance.advance_rows`.
 ROWS, DRAFT, ASK, RESUME = range(4)
-
-
-@helper
-def config_at(batch, slot, position):  # type: ignore[no-untyped-def]
-    """Configuration of `slot` after `position` tokens."""
-    history = load_i64(batch, B_HISTORY)
-    return load_i64(batch, B_CONFIGS) + 8 * CONFIG_WORDS * (slot * history + position % history)
-
-
-@helper
-def current_config(batch, slot):  # type: ignore[no-untyped-def]
-    return config_at(batch, slot, load_i64(load_i64(batch, B_POSITION), slot))
 
 
 @helper
@@ -364,6 +351,7 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
         if turn == LOOK_TURN:
             row = at
             at += 1
+            fetch_rows(batch, slots, 0, row, rows)
             if row < rows and (load_u8(status, row) != PENDING or load_i32(tokens, load_i32(slots, row)) > NO_TOKEN):
                 continue
             store_i64(batch, B_WORK_LIMIT, min(work_done(batch) + LOOK_FUEL, looks))

@@ -14,7 +14,7 @@ from mask_sets import tokens_of
 from random_rules import FRAMES, LETTERS, TOKEN, WIDE, Rules, grammar
 
 from stepmask.grammar.limits import Limits
-from stepmask.masks.arena import ACCEPTED
+from stepmask.masks.arena import ACCEPTED, UNFINISHED
 from stepmask.masks.batch import Batch, Plan
 from stepmask.masks.compiled import CompiledGrammar, compile
 from stepmask.masks.layout import B_DIRECT
@@ -210,7 +210,11 @@ class Run:
         """Accept or refuse a token, as the oracle does."""
         legal = token in self.expected()
         place = self.place
-        answer = bool(self.batch.advance(rows(self.slot), rows(token))[0] == ACCEPTED)
+        position = self.batch.position(self.slot)
+        status = int(self.batch.advance(rows(self.slot), rows(token))[0])
+        answer = status == ACCEPTED
+        if status == UNFINISHED:  # asking for the position takes it to its end
+            answer = self.batch.position(self.slot) == position + 1
         assert answer == legal, self.describe({token})
         if legal:
             assert self.vocabulary.eos is not None
