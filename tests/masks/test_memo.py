@@ -87,7 +87,8 @@ def test_rows_like_an_earlier_one_are_remembered() -> None:
             batch.accept_bytes(slot, text[at : at + 1])
             before_work, recalled = batch.counters["work"], batch.counters["recalled"]
             found = batch.mask(slot)
-            assert batch.counters["recalled"] == recalled + 1
+            # Within a string the row is where it was, and walking from there, below, has left its mask.
+            assert batch.counters["recalled"] == recalled + (0 if text[at : at + 1].isalpha() else 1)
             assert batch.counters["work"] - before_work <= STEP_COST * 8
             with walking_directly(batch):
                 batch._forget_row(slot)
