@@ -338,3 +338,20 @@ def test_ends_of_a_text_with_tokens(limits: Limits) -> None:
     matcher.reset()
     assert matcher.accept_bytes(b"x") and matcher.forced_bytes() == b"" and matcher.accept(vocabulary.names[TOKEN])
     assert matcher.accept_bytes(b"ab") and matcher.forced_bytes() == b"c"
+
+
+def test_a_byte_that_leaves_one_head_is_one_unit_of_work() -> None:
+    """Within a string nothing is made for a byte; and the stack is what it was, byte by byte or at once."""
+    vocabulary = byte_vocabulary()
+    batch = Batch(vocabulary, 2, None)
+    compiled = compile(json_value(), vocabulary, use_cache=False)
+    once, singly = batch.add(compiled), batch.add(compiled)
+    for slot in (once, singly):
+        assert batch.accept_bytes(slot, b'{"a": [1, "')
+    before = batch.counters["work"]
+    assert batch.accept_bytes(once, b"x" * 1000)
+    assert batch.counters["work"] - before <= 1010
+    for _ in range(1000):
+        assert batch.accept_bytes(singly, b"x")
+    for slot in (once, singly):
+        assert batch.accept_bytes(slot, b'"]}') and batch.is_complete(slot)
