@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..grammar.automaton import RECURSIVE
 from . import advance as _advance
 from .errors import StackLimitError
 from .layout import (
@@ -30,7 +31,7 @@ def adopt(batch: Batch, other: Batch, slot: int) -> int:
     mine, theirs = batch._block.arrays, other._block.arrays
     for field in (B_CONFIGS, B_POSITION, B_OLDEST, B_MIN_TOKENS, B_TEXT_START):
         mine[field][new] = theirs[field][slot]
-    if new in batch._arenas:
+    if resident.compiled.automaton.flags & RECURSIVE:  # the slot may have an arena left from an earlier sequence
         used = int(theirs[B_ARENA_USED][slot])
         if used > len(batch._arenas[new]):
             batch.remove(new)

@@ -536,7 +536,9 @@ def fork_slot(batch, source, target):  # type: ignore[no-untyped-def]
     for at in range(oldest, position + 1):
         _copy_config(config_at(batch, source, at), config_at(batch, target, at))
     arenas, used = load_i64(batch, B_ARENAS), load_i64(batch, B_ARENA_USED)
-    if load_i64(arenas, source) != 0:
+    # A slot keeps the arena of an earlier sequence, which other slots need not have.
+    automaton = load_i64(load_i64(load_i64(batch, B_SLOT_GRAMMAR), source), G_AUTOMATON)
+    if load_i64(automaton, H_FLAGS) & RECURSIVE:
         note_moved(batch, target)
         for word in range(load_i64(used, source)):
             store_i64(load_i64(arenas, target), word, load_i64(load_i64(arenas, source), word))

@@ -325,6 +325,7 @@ class Batch:
         resident.users += 1
         self._of_slot[other] = resident
         self._eos[other] = self._eos[slot]
+        self.shares[other] = self.shares[slot]
         return other
 
     def rollback(self, slot: int, n: int) -> None:

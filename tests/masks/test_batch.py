@@ -10,6 +10,7 @@ import pytest
 from mask_sets import brute_mask, byte_vocabulary, tokens_of
 from oracles import ReferenceMatcher
 
+from stepmask.grammar.gbnf import gbnf
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.regex import regex
 from stepmask.masks import resident as resident_module
@@ -53,6 +54,12 @@ GRAMMARS = [
     build(r"(?:\w+ )*\w{1,30}"),
     build(".*[ab].{9}", LAZY),
     build("(?!.*aa)[a-f ]*", LAZY),
+]
+#: These and recursive ones, which need memory for a stack.
+MIXED = [
+    *GRAMMARS,
+    compile(gbnf('root ::= "a" | [b-d]+ | "0" root "1" | root " " root'), VOCABULARY, use_cache=False),
+    compile(gbnf('root ::= item ("," item)*\nitem ::= [^,01]{1,9} | "0" root "1"'), VOCABULARY, use_cache=False),
 ]
 
 
@@ -184,6 +191,26 @@ def test_masks_stay_exact_while_the_pool_is_flushed() -> None:
     assert large.counters["flushes"] == 0
 
 
+def test_slots_that_had_a_stack_are_forked_and_adopted() -> None:
+    """A slot keeps the memory that an earlier sequence of a recursive grammar had; others need not have any."""
+    recursive, plain = MIXED[-1], GRAMMARS[2]
+    batch, other = Batch(VOCABULARY, 2, None), Batch(VOCABULARY, 2, None)
+    for of, grammar in ((batch, recursive), (other, plain)):
+        slot = of.add(grammar)
+        of.accept_bytes(slot, b"00a" if grammar is recursive else b"ab")
+        of.remove(slot)
+    slot = batch.add(plain)
+    assert batch.accept_bytes(slot, b"ab")
+    batch.shares[slot], batch.shares[1] = 0.5, 7
+    fork = batch.fork(slot)
+    assert fork != slot and batch.shares[fork] == 0.5
+    assert np.array_equal(batch.mask(fork), batch.mask(slot))
+    batch.remove(slot)
+    moved = other.add(plain)
+    assert other.accept_bytes(moved, b"ab")
+    assert np.array_equal(batch.mask(batch.adopt(other, moved)), batch.mask(fork))
+
+
 def test_the_same_mask_is_kept_once() -> None:
     batch = Batch(VOCABULARY, 8, None)
     slots = rows(*(batch.add(GRAMMARS[i % 3]) for i in range(8)))
@@ -272,7 +299,7 @@ def test_random_steps(seed: int, budget_us: float | None) -> None:
     ready = 0
     for _ in range(80):
         if batch.free_slots and rng.random() < 0.4:
-            grammar = rng.choice(GRAMMARS)
+            grammar = rng.choice(MIXED)
             slot = batch.add(grammar)
             live[slot], oldest[slot] = (grammar, []), 0
         elif live and rng.random() < 0.1:
