@@ -91,6 +91,15 @@ class Keyword:
     negative: Callable[[Expander, Schema, Any], list[Option]]
 
 
+def _before_choices(clause: Any) -> Any:
+    """The clause without unevaluated keywords: what the choices add may be what they are not about."""
+    if not clause.unevaluated:
+        return clause
+    other = clause.copy()
+    other.unevaluated = []
+    return other
+
+
 def _unless(formula: Formula) -> list[Option]:
     """What violates a condition on names."""
     opposite = negated(formula)
@@ -238,7 +247,7 @@ class Expander:
                 made += 1
                 yield state.clause
                 continue
-            if self.emptiness.is_contradictory(self.kind, state.clause):
+            if self.emptiness.is_contradictory(self.kind, _before_choices(state.clause)):
                 continue
             longest = max(longest, *map(len, state.choices))
             if self.kind == "string" and prod(map(len, state.choices)) > _MANY_STRINGS * longest:

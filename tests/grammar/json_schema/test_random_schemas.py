@@ -22,7 +22,7 @@ from json_schema_oracles import (
     random_text,
     shuffled,
 )
-from random_schemas import DRAFTS, POOL, Schemas, Values, in_draft
+from random_schemas import DRAFTS, KEYS, POOL, Schemas, Values, in_draft
 
 import stepmask
 from stepmask.grammar.json_schema import expand
@@ -31,6 +31,8 @@ from stepmask.masks.vocabulary import Vocabulary
 SEEDS = st.integers(0, 2**32 - 1)
 #: The most of random schemas that may be refused.
 MAX_REFUSED = 0.1
+#: What schemas of single properties ask.
+VALUES: tuple[Any, ...] = (True, {}, {"const": 1}, {"type": "integer"}, {"type": "string"}, {"not": {"const": 2}})
 #: In how many orders of keys a valid value is tried before none is said to be accepted.
 MOST_ORDERS = 500
 
@@ -186,6 +188,35 @@ def test_objects_as_formulas_are_the_same(monkeypatch: pytest.MonkeyPatch, seed:
         for _ in range(6):
             text = random_text(declared, rng, rng.choice((0, 4, 12, 30)))
             assert validator.is_valid_whichever(text), (schema, text)
+
+
+@given(SEEDS)
+def test_unevaluated_properties_around_choices(seed: int) -> None:
+    """What is evaluated depends on the choice, also of names that are required."""
+    rng = random.Random(seed)
+
+    def part() -> dict[str, Any]:
+        schema: dict[str, Any] = {
+            "properties": {key: rng.choice(VALUES) for key in rng.sample(KEYS, rng.randint(0, 2))}
+        }
+        if rng.random() < 0.5:
+            schema["patternProperties"] = {rng.choice(("^a", "b$", "^(a|b)$", "c")): rng.choice(VALUES)}
+        if rng.random() < 0.3:
+            schema["required"] = rng.sample(KEYS, 1)
+        return schema
+
+    schema: dict[str, Any] = {"unevaluatedProperties": rng.choice((False, False, {"type": "string"})), **part()}
+    schema["required"] = rng.sample(KEYS, rng.randint(0, 2))
+    for name in rng.sample(("anyOf", "oneOf", "if", "dependentSchemas"), rng.randint(1, 2)):
+        if name == "if":
+            schema |= {"if": part(), "then": part(), "else": part()}
+        else:
+            parts = [part() for _ in range(rng.randint(1, 3))]
+            schema[name] = dict(zip(KEYS, parts, strict=False)) if name == "dependentSchemas" else parts
+    found, validator = language_of(schema, property_order="any"), Validator(schema)
+    for _ in range(80):
+        value = {key: rng.choice((1, 2, "a", None)) for key in rng.sample((*KEYS, "x"), rng.randint(0, 4))}
+        assert found is None or found.has(canonical(value)) == validator.is_valid(canonical(value)), (schema, value)
 
 
 @given(SEEDS, st.sampled_from(sorted(DRAFTS)))
