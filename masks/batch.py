@@ -14,6 +14,7 @@ from . import advance as _advance
 from . import step as _step
 from .adopt import adopt
 from .arena import ACCEPTED, REFUSED, TOO_DEEP
+from .arguments import token_ids, whole
 from .blocks import batch_block
 from .calibration import fuel_of
 from .errors import StackLimitError, VocabularyError
@@ -55,8 +56,9 @@ from .pool import WORDS_OF_A_MASK
 from .prefetch import Prefetcher
 from .resident import Resident
 from .settle import Settler
-from .tables import EndSets, MaskTables
+from .tables import EndSets, MaskTables, plain
 from .trie import tables_of
+from .vocabulary import checked_ids
 from .warm_up import warm_up
 
 if TYPE_CHECKING:
@@ -98,11 +100,12 @@ class Batch:
         pool_masks: int | None = None,
         stack_bytes: int = 1 << 20,
     ) -> None:
-        if stack_bytes < MIN_STACK_BYTES:
+        slots, max_rollback = whole(slots, "slots"), whole(max_rollback, "max_rollback")
+        if whole(stack_bytes, "stack_bytes") < MIN_STACK_BYTES:
             raise ValueError(f"stack_bytes must be at least {MIN_STACK_BYTES}")
         if slots < 1 or max_rollback < 0:
             raise ValueError("slots must be at least 1, max_rollback at least 0")
-        rows = max(512, 2 * slots) if pool_masks is None else pool_masks
+        rows = max(512, 2 * slots) if pool_masks is None else whole(pool_masks, "pool_masks")
         if rows < 2 * slots:
             raise ValueError(f"pool_masks must be at least twice the slots ({2 * slots}): a step may need a mask a row")
         warm_up()
@@ -181,6 +184,11 @@ class Batch:
         after a prompt, so that a SentencePiece vocabulary drops the first token's leading space. Raises
         `ValueError` where all slots are taken, `VocabularyError` for another vocabulary's grammar or bad ids.
         """
+        if not hasattr(compiled, "automaton"):
+            raise TypeError(f"a grammar compiled by stepmask.compile is needed, not {type(compiled).__name__}")
+        min_tokens = min(whole(min_tokens, "min_tokens"), 2**31 - 1)
+        if min_tokens < 0:
+            raise ValueError(f"min_tokens must be at least 0, not {min_tokens}")
         if (
             compiled.vocabulary is not self.vocabulary
             and compiled.vocabulary.fingerprint != self.vocabulary.fingerprint
@@ -189,7 +197,7 @@ class Batch:
         if not self._free:
             raise ValueError(f"all {self.slots} slots are taken")
         ends = self.vocabulary.eos if eos is None else eos
-        ends = tuple(dict.fromkeys(int(i) for i in ends or ()))
+        ends = tuple(dict.fromkeys(checked_ids(() if ends is None else ends, None, "end token")))
         if len(ends) > MAX_ENDS or any(not 0 <= i < self.vocabulary.width for i in ends):
             raise VocabularyError(
                 f"end tokens must be at most {MAX_ENDS} ids below {self.vocabulary.width}, not {ends}"
@@ -200,7 +208,7 @@ class Batch:
         arrays[B_ENDS][slot, : len(ends)] = ends
         arrays[B_END_COUNT][slot] = len(ends)
         arrays[B_MIN_TOKENS][slot] = min_tokens
-        arrays[B_TEXT_START][slot] = text_start and self.vocabulary.text_start
+        arrays[B_TEXT_START][slot] = bool(text_start) and self.vocabulary.text_start
         arrays[B_SLOT_GRAMMAR][slot] = resident.block.address
         self.shares[slot] = 1.0
         resident.users += 1
@@ -331,6 +339,7 @@ class Batch:
     def rollback(self, slot: int, n: int) -> None:
         """Take back the last `n` accepted tokens. Raises `ValueError` where the history is shorter."""
         self._used(slot)
+        n = whole(n, "the number of tokens to take back")
         arrays = self._block.arrays
         position, oldest = int(arrays[B_POSITION][slot]), int(arrays[B_OLDEST][slot])
         if not 0 <= n <= position - oldest:
@@ -348,7 +357,7 @@ class Batch:
         return resident
 
     def _in_use(self, slot: int) -> Resident:
-        resident = self._of_slot[slot] if 0 <= slot < self.slots else None
+        resident = self._of_slot[slot] if 0 <= whole(slot, "a slot") < self.slots else None
         if resident is None:
             raise ValueError(f"slot {slot} is not in use")
         return resident
@@ -418,9 +427,9 @@ class Batch:
         row is where it was, and the next plans go on: it is PENDING until the token is accepted, and then as if it had
         been at once. If it turns out to be one of the other two, the row's status is LIMIT from then on.
         """
-        rows = len(slots)
         slots = self._checked(slots)
-        tokens = np.ascontiguousarray(tokens, np.int32)
+        tokens = plain(tokens, np.int32, 1, "tokens")
+        rows = len(slots)
         if len(tokens) != rows:
             raise ValueError(f"{rows} slots but {len(tokens)} tokens")
         if self.prefetcher is not None:
@@ -435,7 +444,7 @@ class Batch:
         return int(_advance.advance_rows(self._address, *at, mode))
 
     def _checked(self, slots: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        slots = np.ascontiguousarray(slots, np.int32)
+        slots = plain(slots, np.int32, 1, "slots")
         if len(slots) > self.slots or (len(slots) and int(slots.max()) >= self.slots):
             raise ValueError(f"at most {self.slots} rows, each a slot below {self.slots} or -1")
         return slots
@@ -459,6 +468,7 @@ class Batch:
     def allows(self, slot: int, token: int) -> bool:
         """Would `token` be accepted? Changes nothing."""
         self._used(slot)
+        token = whole(token, "a token id")
         if abs(token) >= 2**31:
             return False
         self._row[0], self._token[0] = slot, token
@@ -468,6 +478,10 @@ class Batch:
     def accept_bytes(self, slot: int, data: bytes) -> bool:
         """Accept text that is no token; counts as one step of the history."""
         self._used(slot)
+        if not isinstance(data, bytes):
+            if not isinstance(data, (bytearray, memoryview)):
+                raise TypeError(f"text must be bytes, not {type(data).__name__}: {data!r:.60}")
+            data = bytes(data)
         if not data:
             return True
         array = np.frombuffer(data, np.uint8)
@@ -479,7 +493,7 @@ class Batch:
     def accept_draft(self, slot: int, tokens: Sequence[int]) -> int:
         """Accept a draft of tokens up to the first refused one; returns how many."""
         self._used(slot)
-        array = np.array(tokens, np.int32)
+        array = np.array(token_ids(tokens, "a token id"), np.int32)
         self._row[0] = slot
         return self._advance(self._row, array, _step.DRAFT)
 
