@@ -84,7 +84,10 @@ def _flatten(data, start, rank_id, common, node, node_token, next_same):  # type
     skip = np.empty(len(node), np.int32)
     byte = np.empty(len(node), np.int64)
     token = np.full(len(node), -1, np.int32)
-    open_nodes = np.empty(4096, np.int32)
+    longest = 1
+    for rank in range(len(common)):
+        longest = max(longest, start[rank + 1] - start[rank])
+    open_nodes = np.empty(longest, np.int32)
     n = 0
     depth = 0
     for rank in range(len(common)):
