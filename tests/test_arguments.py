@@ -111,6 +111,7 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("rows in rows", lambda: batch().plan(np.zeros((1, 1), np.int32)), ValueError, "slots: expected 1 dim"),
     ("a far token", lambda: batch().advance(array(0), array(FAR)), ValueError, "tokens must be integers of int32"),
     ("a half token", lambda: batch().advance(array(0), array(97.5)), ValueError, "tokens must be integers of int32"),
+    ("fuel", lambda: batch().prefetch_start(0.5), TypeError, "fuel must be an integer"),
     ("candidates", lambda: batch().settle(None), TypeError, "candidates come from sampling"),
     ("logits", lambda: sample(None, ANY, POOL), TypeError, "logits must be a NumPy array"),
     ("one row", lambda: sample(LOGITS[0], ANY, POOL), ValueError, "2 dimensions"),
