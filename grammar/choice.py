@@ -17,6 +17,8 @@ def choice(options: Iterable[str | bytes]) -> Grammar:
     """
     if isinstance(options, (str, bytes)):
         raise TypeError(f"choice takes a list of strings, not one {type(options).__name__}: write choice([...])")
+    if not isinstance(options, Iterable):
+        raise TypeError(f"choice takes a list of strings, not {type(options).__name__}: {options!r:.60}")
     unique: dict[bytes, Bytes] = {}
     for index, option in enumerate(options):
         if isinstance(option, str):

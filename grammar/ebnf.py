@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from .bnf import parse
 from .bnf_dialect import Dialect, GrammarText
 from .expression import Alternation, Expression, Grammar, Source, Token
-from .limits import Limits
+from .limits import Limits, checked_limits
 
 if TYPE_CHECKING:
     import lark
@@ -73,7 +73,7 @@ def ebnf(text: str, *, start: str = "root", limits: Limits | None = None) -> Gra
     ``Regex``, ``Substring``, ``TagDispatch``, ``TokenTagDispatch`` and ``ExcludeToken``; and `GrammarTooLarge` past
     `limits.max_repeat` or `limits.max_depth`. Each names line and column. `TypeError` where `text` is not `str`.
     """
-    return parse(text, _DIALECT, start, limits or Limits())
+    return parse(text, _DIALECT, start, checked_limits(limits))
 
 
 class _Ebnf(Dialect):

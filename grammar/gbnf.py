@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from .bnf import parse
 from .bnf_dialect import Dialect, GrammarText, describe
 from .expression import ALL_CODE_POINTS, Characters, Expression, Grammar, Source, Token
-from .limits import Limits
+from .limits import Limits, checked_limits
 
 if TYPE_CHECKING:
     import lark
@@ -69,7 +69,7 @@ def gbnf(text: str, *, start: str = "root", limits: Limits | None = None) -> Gra
     `GrammarTooLarge` past `limits.max_repeat` or `limits.max_depth`. Each names line and column. `TypeError` where
     `text` is not `str`.
     """
-    return parse(text, _DIALECT, start, limits or Limits())
+    return parse(text, _DIALECT, start, checked_limits(limits))
 
 
 class _Gbnf(Dialect):

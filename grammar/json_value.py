@@ -72,7 +72,7 @@ def _grammar(start: str, whitespace: Whitespace, max_whitespace: int | None, max
         raise ValueError(f"whitespace is flexible, single or compact, not {whitespace!r}")
     for name, least in (("max_whitespace", 0), ("max_digits", 1)):
         bound = options[name]
-        if bound is not None and (not isinstance(bound, int) or bound < least):
+        if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or bound < least):
             raise ValueError(f"{name} is None or a number from {least} on, not {bound!r}")
     between: Expression = EMPTY
     after: Expression = EMPTY

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 from lark.grammar import NonTerminal, Symbol
@@ -32,7 +33,7 @@ from .lark_lexer import Lexer
 from .lark_loader import Loaded, load
 from .lark_longest import Splitter, followers
 from .lark_terminals import Place, Terminal, literal
-from .limits import Limits
+from .limits import Limits, checked_limits
 from .match_order import first_characters
 from .ranges import negate, subtract, union
 
@@ -91,8 +92,18 @@ def lark(
         raise TypeError(f"a Lark grammar must be str, not {type(text).__name__}: {text!r:.60}")
     if lexer not in _LEXERS:
         raise ValueError(f"lexer is one of {', '.join(_LEXERS)}, not {lexer!r}")
-    known = limits or Limits()
+    known = checked_limits(limits)
+    if tokens is not None and not isinstance(tokens, Mapping):
+        raise TypeError(f"tokens are a mapping of names to texts or ids, not {type(tokens).__name__}: {tokens!r:.60}")
     declared = dict(tokens or {})
+    for name, token in declared.items():
+        if isinstance(token, bool) or not isinstance(token, (str, int)):
+            raise TypeError(f"tokens: {name} is a token's text or id, not {type(token).__name__}: {token!r:.60}")
+    if isinstance(import_paths, (str, bytes)) or not isinstance(import_paths, Iterable):
+        raise TypeError(f"import_paths are a list of folders, not {import_paths!r:.60}: write import_paths=[...]")
+    for folder in import_paths:
+        if not isinstance(folder, (str, PathLike)):
+            raise TypeError(f"import_paths: a folder is str or a path, not {type(folder).__name__}: {folder!r:.60}")
     try:
         loaded = load(text, import_paths, known)
         for name in declared:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -51,3 +52,18 @@ class Limits:
     #: States of one object or array of a JSON Schema: which of its properties have been settled, how many there are.
     #: About 50 us each.
     max_schema_states: int = 10_000
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ValueError(f"Limits.{field.name} must be an integer from 0 on, not {value!r:.60}")
+
+
+def checked_limits(limits: Any) -> Limits:
+    """`limits`, the default ones for None. Raises `TypeError` where they are none."""
+    if limits is None:
+        return Limits()
+    if not isinstance(limits, Limits):
+        raise TypeError(f"limits must be stepmask.Limits(...), not {type(limits).__name__}: {limits!r:.60}")
+    return limits

@@ -24,7 +24,7 @@ from .expression import (
     Source,
     StartAnchor,
 )  # fmt: skip
-from .limits import Limits
+from .limits import Limits, checked_limits
 from .ranges import normalise, subtract
 from .regex_syntax import (
     DOTALL,
@@ -88,7 +88,7 @@ def regex(
     options = {"unicode": unicode, "search": search, "dotall": dotall, "ignore_case": ignore_case, "verbose": verbose}
     bits = {"unicode": UNICODE, "dotall": DOTALL, "ignore_case": IGNORE_CASE, "verbose": VERBOSE}
     flags = sum(bit for name, bit in bits.items() if options[name])
-    expression = PatternParser(pattern, flags, limits or Limits()).parse()
+    expression = PatternParser(pattern, flags, checked_limits(limits)).parse()
     if search:
         around = Repeat(ANY_CHARACTER, 0, None, source=expression.source)
         expression = Sequence((around, expression, around), source=expression.source)

@@ -12,7 +12,7 @@ import re
 from functools import cache
 
 from .expression import ALL_CODE_POINTS, Characters, Expression, Ranges, Source
-from .limits import Limits
+from .limits import Limits, checked_limits
 from .ranges import negate, normalise, subtract, union
 from .regex import PatternParser
 from .regex_syntax import (
@@ -66,7 +66,7 @@ def ecma_pattern(pattern: str, limits: Limits | None = None) -> Expression:
     except UnicodeEncodeError as error:
         message = "the pattern holds a lone surrogate, which is not a character; write \\u{...}"
         raise syntax_error(message, error.start) from None
-    return EcmaParser(pattern, UNICODE, limits or Limits()).parse()
+    return EcmaParser(pattern, UNICODE, checked_limits(limits)).parse()
 
 
 class EcmaParser(PatternParser):

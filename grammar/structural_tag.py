@@ -8,7 +8,7 @@ from typing import Any
 from .errors import GrammarSyntaxError
 from .expression import Expression, Grammar
 from .json_fields import Fields, described, parse_json
-from .limits import Limits
+from .limits import Limits, checked_limits
 from .structural_formats import FormatReader
 
 
@@ -43,13 +43,18 @@ def structural_tag(
     Raises `GrammarUnsupported` for formats and fields that are not known or not enforced, `GrammarSyntaxError` for
     what is not of these shapes, and what the contents' own front ends raise; each names the JSON pointer.
     """
-    reader = FormatReader(limits or Limits())
+    reader = FormatReader(checked_limits(limits))
     if isinstance(tags, (str, Mapping)):
         if triggers is not None or at_least_one or stop_after_first or tuple(excludes):
             raise TypeError("a whole structural tag has its own triggers and options: give them within it")
         start = _read_whole(reader, parse_json(tags, "") if isinstance(tags, str) else tags)
         text = tags if isinstance(tags, str) else described(tags, "")
     else:
+        for name, value in (("tags", tags), ("triggers", triggers), ("excludes", excludes)):
+            if isinstance(value, str):
+                raise TypeError(f"{name} is a list of strings, not one string: write {name}=[...]")
+            if not isinstance(value, Iterable) and not (value is None and name == "triggers"):
+                raise TypeError(f"{name} is a list, not {type(value).__name__}: {value!r:.60}")
         tags = list(tags)
         value = _triggered(tags, triggers, at_least_one, stop_after_first, tuple(excludes))
         start = reader.read(value, "")
@@ -67,8 +72,6 @@ def _triggered(
     excludes: tuple[str, ...],
 ) -> dict[str, Any]:
     """The format that a list of tags stands for."""
-    if isinstance(triggers, str):
-        raise TypeError("triggers is a list of strings, not one string: write triggers=[...]")
     begins = [tag.get("begin") if isinstance(tag, Mapping) else None for tag in tags]
     by_token = bool(begins) and all(isinstance(begin, Mapping) for begin in begins)
     if triggers is None:

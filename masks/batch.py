@@ -11,6 +11,7 @@ import numpy.typing as npt
 from . import advance as _advance
 from . import step as _step
 from .arena import ACCEPTED, REFUSED, TOO_DEEP
+from .arguments import token_ids, whole
 from .calibration import fuel_of
 from .errors import StackLimitError
 from .finish import lazy_distances, shortest_completion
@@ -38,7 +39,7 @@ from .pool import WORDS_OF_A_MASK
 from .prefetch import Prefetcher
 from .settle import Settler
 from .slots import Slots
-from .tables import EndSets, MaskTables
+from .tables import EndSets, MaskTables, plain
 from .warm_up import warm_up
 
 if TYPE_CHECKING:
@@ -76,11 +77,12 @@ class Batch(Slots):
         pool_masks: int | None = None,
         stack_bytes: int = 1 << 20,
     ) -> None:
-        if stack_bytes < MIN_STACK_BYTES:
+        slots, max_rollback = whole(slots, "slots"), whole(max_rollback, "max_rollback")
+        if whole(stack_bytes, "stack_bytes") < MIN_STACK_BYTES:
             raise ValueError(f"stack_bytes must be at least {MIN_STACK_BYTES}")
         if slots < 1 or max_rollback < 0:
             raise ValueError("slots must be at least 1, max_rollback at least 0")
-        rows = max(512, 2 * slots) if pool_masks is None else pool_masks
+        rows = max(512, 2 * slots) if pool_masks is None else whole(pool_masks, "pool_masks")
         if rows < 2 * slots:
             raise ValueError(f"pool_masks must be at least twice the slots ({2 * slots}): a step may need a mask a row")
         warm_up()
@@ -175,9 +177,9 @@ class Batch(Slots):
         row is where it was, and the next plans go on: it is PENDING until the token is accepted, and then as if it had
         been at once. If it turns out to be one of the other two, the row's status is LIMIT from then on.
         """
-        rows = len(slots)
         slots = self._checked(slots)
-        tokens = np.ascontiguousarray(tokens, np.int32)
+        tokens = plain(tokens, np.int32, 1, "tokens")
+        rows = len(slots)
         if len(tokens) != rows:
             raise ValueError(f"{rows} slots but {len(tokens)} tokens")
         if self.prefetcher is not None:
@@ -192,7 +194,7 @@ class Batch(Slots):
         return int(_advance.advance_rows(self._address, *at, mode))
 
     def _checked(self, slots: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        slots = np.ascontiguousarray(slots, np.int32)
+        slots = plain(slots, np.int32, 1, "slots")
         if len(slots) > self.slots or (len(slots) and int(slots.max()) >= self.slots):
             raise ValueError(f"at most {self.slots} rows, each a slot below {self.slots} or -1")
         return slots
@@ -216,6 +218,7 @@ class Batch(Slots):
     def allows(self, slot: int, token: int) -> bool:
         """Would `token` be accepted? Changes nothing."""
         self._used(slot)
+        token = whole(token, "a token id")
         if abs(token) >= 2**31:
             return False
         self._row[0], self._token[0] = slot, token
@@ -225,6 +228,10 @@ class Batch(Slots):
     def accept_bytes(self, slot: int, data: bytes) -> bool:
         """Accept text that is no token; counts as one step of the history."""
         self._used(slot)
+        if not isinstance(data, bytes):
+            if not isinstance(data, (bytearray, memoryview)):
+                raise TypeError(f"text must be bytes, not {type(data).__name__}: {data!r:.60}")
+            data = bytes(data)
         if not data:
             return True
         array = np.frombuffer(data, np.uint8)
@@ -236,7 +243,7 @@ class Batch(Slots):
     def accept_draft(self, slot: int, tokens: Sequence[int]) -> int:
         """Accept a draft of tokens up to the first refused one; returns how many."""
         self._used(slot)
-        array = np.array(tokens, np.int32)
+        array = np.array(token_ids(tokens, "a token id"), np.int32)
         self._row[0] = slot
         return self._advance(self._row, array, _step.DRAFT)
 

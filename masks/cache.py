@@ -65,7 +65,9 @@ def grammar_digest(grammar: Grammar, limits: Limits) -> str:
     """Hex digest of what a grammar compiles from: its rules, its start, the limits and the format's version."""
     digest = hashlib.blake2b(digest_size=16)
     if grammar.identity:
-        digest.update(f"{VERSION}|{_front_ends()}|{grammar.kind}|{limits!r}|{grammar.identity}".encode())
+        digest.update(
+            f"{VERSION}|{_front_ends()}|{grammar.kind}|{limits!r}|{grammar.identity}".encode(errors="surrogatepass")
+        )
         return digest.hexdigest()
     parts: list[bytes] = [f"{VERSION}|{grammar.start}|{grammar.frames}|{limits!r}".encode()]
     for name, node in grammar.rules.items():

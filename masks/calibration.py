@@ -45,7 +45,9 @@ _MEASURED: list[float] = []
 
 
 def fuel_of(budget_us: float, fuel_per_us: float | None = None) -> int:
-    """Units of fuel in a budget, at least 1. Raises `ValueError` for units that are not above 0."""
+    """Units of fuel in a budget, at least 1. Raises `ValueError` for less than no budget, or units not above 0."""
+    if not budget_us >= 0:
+        raise ValueError(f"budget_us must be at least 0, not {budget_us}")
     units = fuel_per_microsecond() if fuel_per_us is None else fuel_per_us
     if not 0 < units < float("inf"):
         raise ValueError(f"fuel_per_us must be above 0, not {units}")

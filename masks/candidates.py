@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .arguments import whole
+
 if TYPE_CHECKING:
     from .sampling import SamplingParameters
 
@@ -60,7 +62,9 @@ class Candidates:
     @classmethod
     def empty(cls, rows: int, most: int = CANDIDATES) -> Candidates:
         """Room for `rows` rows of up to `most` candidates, none of them waiting."""
-        if most < 1:
+        if whole(rows, "rows") < 0:
+            raise ValueError(f"rows must be at least 0, not {rows}")
+        if whole(most, "candidates") < 1:
             raise ValueError(f"there must be room for at least one candidate a row, not {most}")
         return cls(
             rows=rows,

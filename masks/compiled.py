@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from ..grammar.automaton import FINITE, UTF8, Automaton
 from ..grammar.compile import compile_grammar
+from ..grammar.errors import GrammarError
 from ..grammar.expression import Grammar
-from ..grammar.limits import Limits
+from ..grammar.limits import Limits, checked_limits
 from ..grammar.text import matches_text_only
 from . import cache
 from .errors import UnknownTokenError, VocabularyError
@@ -21,6 +22,7 @@ from .library import KEY_BYTES, Entry, classes_known, frame_keys, frames_known
 from .ready import Ready, build, start_tokens
 from .spelling import spelling
 from .trie import tables_of
+from .vocabulary import checked_vocabulary
 from .warm_up import warm_up
 
 if TYPE_CHECKING:
@@ -108,7 +110,10 @@ class CompiledGrammar:
 
         `path` may be a file descriptor, which is closed. Nothing is copied.
         """
+        vocabulary = checked_vocabulary(vocabulary)
         arrays, metadata = cache.read(path)
+        if "automaton" not in arrays or "fingerprint" not in metadata:
+            raise GrammarError(f"{path} holds no compiled grammar")
         automaton = Automaton.adopt(arrays["automaton"], check=False)
         if metadata["fingerprint"].partition("-")[0] != vocabulary.fingerprint[:32]:
             raise VocabularyError(f"{path} was compiled for another vocabulary")
@@ -165,6 +170,7 @@ def compile(
     Results are kept on disk (`masks.cache`) unless `use_cache` is false. Raises the subclasses of
     `GrammarError`, and `UnknownTokenError`, which is one too, for a special token that the vocabulary does not have.
     """
+    limits = checked_limits(limits)
     if not isinstance(grammar, Grammar):
         raise TypeError(
             f"a grammar made by stepmask.regex, stepmask.choice, ... is needed, not {type(grammar).__name__}"

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .arena import ACCEPTED, TOO_DEEP
+from .arguments import token_ids, whole
 from .batch import Batch
 from .errors import StackLimitError
 from .finish import fewest_tokens, text_tokens
@@ -103,10 +104,11 @@ class Matcher:
 
         Raises `StackLimitError` where the text would be nested deeper than there is room for (nothing changed either).
         """
-        if not 0 <= token_id < 2**31:
+        token = whole(token_id, "a token id")
+        if not 0 <= token < 2**31:
             return False
         with self._shared.lock:
-            self._token[0] = token_id
+            self._token[0] = token
             answer = self._batch.advance(self._row, self._token)[0]
         if answer == TOO_DEEP:
             raise StackLimitError("the text is nested deeper than there is room for (Batch: stack_bytes)")
@@ -119,7 +121,7 @@ class Matcher:
 
     def try_accept(self, draft: Sequence[int]) -> int:
         """Accept tokens up to the first refused one; returns how many were accepted."""
-        draft = [int(t) if 0 <= t < 2**31 else -1 for t in draft]
+        draft = token_ids(draft, "a token id")
         with self._shared.lock:
             return self._batch.accept_draft(self._slot, draft)
 

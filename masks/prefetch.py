@@ -16,6 +16,7 @@ import numpy as np
 
 from .._numba import entry_address
 from .advance import advance_rows
+from .arguments import whole
 from .fuel import NO_FUEL_LIMIT
 from .layout import B_SLOTS, B_STEP_EPOCH, COUNTERS
 from .memory import Block
@@ -229,7 +230,7 @@ class Prefetcher:
         """Lend the batch to the thread for `fuel` units of work (None: until it is stopped)."""
         if self.paused or not self.close.alive or self.running:
             return
-        self._block.header[P_FUEL] = NO_FUEL_LIMIT if fuel is None else fuel
+        self._block.header[P_FUEL] = NO_FUEL_LIMIT if fuel is None else min(whole(fuel, "fuel"), NO_FUEL_LIMIT)
         self._thread.start()
 
     def stop(self) -> None:

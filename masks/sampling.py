@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .arguments import converted, whole
 from .candidates import CANDIDATES, Candidates
 from .candidates_numba import candidate_rows_16, candidate_rows_32
 from .layout import PENDING
@@ -80,17 +81,23 @@ class SamplingParameters:
     ) -> SamplingParameters:
         """Parameters for `rows` rows, each a number for all rows or a sequence of one a row."""
 
-        def full(value: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
-            return np.array(np.broadcast_to(np.asarray(value, dtype), (rows,)))
+        if whole(rows, "rows") < 0:
+            raise ValueError(f"rows must be at least 0, not {rows}")
+
+        def full(what: str, value: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
+            array = converted(value, dtype, what)
+            if array.ndim and array.shape not in ((rows,), (1,)):
+                raise ValueError(f"{what}: a number, or one for each of {rows} rows, not of shape {array.shape}")
+            return np.array(np.broadcast_to(array, (rows,)))
 
         return cls(
-            temperature=full(temperature, np.float32),
-            top_k=full(top_k, np.int32),
-            top_p=full(top_p, np.float32),
-            min_p=full(min_p, np.float32),
-            seed=full(seed, np.uint64),
-            position=full(position, np.int64),
-            want_logprob=full(want_logprob, np.uint8),
+            temperature=full("temperature", temperature, np.float32),
+            top_k=full("top_k", top_k, np.int32),
+            top_p=full("top_p", top_p, np.float32),
+            min_p=full("min_p", min_p, np.float32),
+            seed=full("seed", seed, np.uint64),
+            position=full("position", position, np.int64),
+            want_logprob=full("want_logprob", want_logprob, np.uint8),
         )
 
     def check(self) -> None:
@@ -191,6 +198,14 @@ def _array_of(logits: Any) -> tuple[NDArray[Any], str]:
     raise TypeError(f"logits must be float32, float16 or bfloat16, not {tensor.dtype}")
 
 
+def _columns(logits: Any) -> int:
+    """How many tokens logits are of. Raises `TypeError` and `ValueError` for what are none."""
+    array, _ = _array_of(logits)
+    if array.ndim != 2:
+        raise ValueError(f"logits must have 2 dimensions, not {array.ndim}")
+    return int(array.shape[1])
+
+
 class Sampler:
     """Scratch memory for `sample` and `apply_masks`: created once, used each step, by one thread at a time.
 
@@ -200,7 +215,7 @@ class Sampler:
     """
 
     def __init__(self, vocabulary: int, rows: int, candidates: int = CANDIDATES) -> None:
-        if not 1 <= vocabulary <= MAX_VOCABULARY:
+        if not 1 <= whole(vocabulary, "vocabulary") <= MAX_VOCABULARY:
             raise ValueError(f"vocabulary must be from 1 to {MAX_VOCABULARY}, not {vocabulary}")
         self.vocabulary = vocabulary
         self.words = (vocabulary + 31) // 32
@@ -232,7 +247,11 @@ class Sampler:
         rows: NDArray[np.int64] | None,
     ) -> tuple[Any, int]:
         """The kernels' shared arguments from `rows` on, checked so that no kernel reads out of bounds."""
-        mask_ids = plain(mask_ids, np.int32, 1)
+        mask_ids = plain(mask_ids, np.int32, 1, "mask_ids")
+        if not isinstance(pool, MaskTables):
+            raise TypeError(f"the pool must be MaskTables, as Batch.tables, not {type(pool).__name__}: {pool!r:.60}")
+        if end_sets is not None and not isinstance(end_sets, EndSets):
+            raise TypeError(f"end_sets must be EndSets, not {type(end_sets).__name__}: {end_sets!r:.60}")
         count = mask_ids.size
         if count > self._row_numbers.size:
             raise ValueError(f"{count} rows, but the sampler was made for {self._row_numbers.size}")
@@ -241,7 +260,7 @@ class Sampler:
             if count > logits.rows:
                 raise ValueError(f"{count} mask ids for {logits.rows} rows of logits")
         else:
-            chosen = plain(rows, np.int64, 1)
+            chosen = plain(rows, np.int64, 1, "rows")
             if chosen.size != count:
                 raise ValueError(f"{count} mask ids for {chosen.size} row numbers")
             if count and not 0 <= int(chosen.min()) <= int(chosen.max()) < logits.rows:
@@ -290,6 +309,8 @@ class Sampler:
         if parameters.temperature.size != count:
             raise ValueError(f"parameters of {parameters.temperature.size} rows for {count} mask ids")
         result = SampleResult.empty(count) if out is None else out
+        if not isinstance(result, SampleResult):
+            raise TypeError(f"out must be a SampleResult, not {type(out).__name__}: {out!r:.60}")
         if result.tokens.shape != (count,) or result.logprobs.shape != (count,):
             raise ValueError(f"out must have {count} rows")
         if plain(result.tokens, np.int32, 1) is not result.tokens:
@@ -339,13 +360,13 @@ class Sampler:
         chosen, vocabulary, *_, end_start, end_tokens = shared
         found = self._candidates
         found.rows, found.sampled, found.parameters = tokens.size, tokens, parameters
-        status = plain(status, np.uint8, 1)
+        status = plain(status, np.uint8, 1, "status")
         if status.size != tokens.size:
             raise ValueError(f"status of {status.size} rows for {tokens.size} mask ids")
         if not (status == PENDING).any():
             found.count[: tokens.size] = -1
             return found
-        masks = self._all_possible if possible is None else plain(possible, np.uint32, 1)
+        masks = self._all_possible if possible is None else plain(possible, np.uint32, 1, "possible")
         if masks.size < self.words:
             raise ValueError(f"possible has {masks.size} words, {self.words} needed")
         candidate_rows = candidate_rows_16 if shift else candidate_rows_32
@@ -423,8 +444,10 @@ def sample(
     be a torch tensor on a device: they are sampled there, and everything else is copied there and back, so for a loop
     make a `masks.device.sampler.DeviceSampler`.
     """
+    if not isinstance(parameters, SamplingParameters):
+        raise TypeError(f"parameters must be SamplingParameters, not {type(parameters).__name__}: {parameters!r:.60}")
     parameters.check()
-    ids = np.asarray(mask_ids, np.int32)
+    ids = plain(mask_ids, np.int32, 1, "mask_ids")
     if _on_device(logits):
         from .device.once import sample_once
 
@@ -432,7 +455,7 @@ def sample(
             logits, ids, pool, end_allowed=end_allowed, end_sets=end_sets, parameters=parameters, rows=rows,
             status=status, possible=possible, out=out, vocabulary=vocabulary, candidates=candidates,
         )  # fmt: skip
-    sampler = Sampler(logits.shape[1] if vocabulary is None else vocabulary, ids.size, candidates)
+    sampler = Sampler(_columns(logits) if vocabulary is None else vocabulary, ids.size, candidates)
     return sampler.sample(
         logits,
         ids,
@@ -461,11 +484,11 @@ def apply_masks(
 
     Logits may also be a torch tensor on a device: see `sample`.
     """
-    ids = np.asarray(mask_ids, np.int32)
+    ids = plain(mask_ids, np.int32, 1, "mask_ids")
     if _on_device(logits):
         from .device.once import apply_once
 
         apply_once(logits, ids, pool, end_allowed=end_allowed, end_sets=end_sets, rows=rows, vocabulary=vocabulary)
         return
-    sampler = Sampler(logits.shape[1] if vocabulary is None else vocabulary, ids.size)
+    sampler = Sampler(_columns(logits) if vocabulary is None else vocabulary, ids.size)
     sampler.apply_masks(logits, pool, ids, end_allowed=end_allowed, end_sets=end_sets, rows=rows)

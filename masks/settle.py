@@ -22,7 +22,7 @@ S * (1 + SLACK) + 2 * n, in its own unit or a larger one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from .._numba import helper, kernel
 from .accept import accept_token
 from .arena import ACCEPTED, REFUSED
-from .candidates import CANDIDATES
+from .candidates import CANDIDATES, Candidates
 from .fuel import count as count_up
 from .fuel import fuel_left, give_fuel, work_done
 from .history import config_at
@@ -62,9 +62,6 @@ from .noise import ONE, weight
 from .outcome import Outcome, Plan
 from .sampling_numba import TEMPERATURE_LOWEST, mass_limit, weight_limit
 from .step import WALK_FUEL, is_end, names
-
-if TYPE_CHECKING:
-    from .candidates import Candidates
 
 #: Fuel of looking a candidate up, besides its bytes (a few reads from far apart), and of asking top-k, top-p and min-p.
 CHECK_COST = 32
@@ -372,6 +369,8 @@ class Settler:
         return legal
 
     def _run(self, batch: int, candidates: Candidates, everything: bool) -> NDArray[np.int32]:
+        if not isinstance(candidates, Candidates):
+            raise TypeError(f"candidates come from sampling, not {type(candidates).__name__}: {candidates!r:.60}")
         rows, tokens, parameters = candidates.rows, candidates.sampled, candidates.parameters
         if rows != self._rows or tokens is None or parameters is None or len(tokens) != rows:
             raise ValueError(f"candidates of {rows} rows for a plan of {self._rows}")

@@ -13,6 +13,7 @@ from ..grammar.automaton import RECURSIVE
 from . import advance as _advance
 from . import step as _step
 from .adopt import adopt
+from .arguments import whole
 from .blocks import batch_block
 from .errors import StackLimitError, VocabularyError
 from .fuel import NO_FUEL_LIMIT
@@ -35,6 +36,7 @@ from .layout import (
 from .prefetch import Prefetcher
 from .resident import Resident
 from .trie import tables_of
+from .vocabulary import checked_ids
 
 if TYPE_CHECKING:
     from .compiled import CompiledGrammar
@@ -96,6 +98,11 @@ class Slots:
         after a prompt, so that a SentencePiece vocabulary drops the first token's leading space. Raises
         `ValueError` where all slots are taken, `VocabularyError` for another vocabulary's grammar or bad ids.
         """
+        if not hasattr(compiled, "automaton"):
+            raise TypeError(f"a grammar compiled by stepmask.compile is needed, not {type(compiled).__name__}")
+        min_tokens = min(whole(min_tokens, "min_tokens"), 2**31 - 1)
+        if min_tokens < 0:
+            raise ValueError(f"min_tokens must be at least 0, not {min_tokens}")
         if (
             compiled.vocabulary is not self.vocabulary
             and compiled.vocabulary.fingerprint != self.vocabulary.fingerprint
@@ -104,7 +111,7 @@ class Slots:
         if not self._free:
             raise ValueError(f"all {self.slots} slots are taken")
         ends = self.vocabulary.eos if eos is None else eos
-        ends = tuple(dict.fromkeys(int(i) for i in ends or ()))
+        ends = tuple(dict.fromkeys(checked_ids(() if ends is None else ends, None, "end token")))
         if len(ends) > MAX_ENDS or any(not 0 <= i < self.vocabulary.width for i in ends):
             raise VocabularyError(
                 f"end tokens must be at most {MAX_ENDS} ids below {self.vocabulary.width}, not {ends}"
@@ -115,7 +122,7 @@ class Slots:
         arrays[B_ENDS][slot, : len(ends)] = ends
         arrays[B_END_COUNT][slot] = len(ends)
         arrays[B_MIN_TOKENS][slot] = min_tokens
-        arrays[B_TEXT_START][slot] = text_start and self.vocabulary.text_start
+        arrays[B_TEXT_START][slot] = bool(text_start) and self.vocabulary.text_start
         arrays[B_SLOT_GRAMMAR][slot] = resident.block.address
         self.shares[slot] = 1.0
         resident.users += 1
@@ -246,6 +253,7 @@ class Slots:
     def rollback(self, slot: int, n: int) -> None:
         """Take back the last `n` accepted tokens. Raises `ValueError` where the history is shorter."""
         self._used(slot)
+        n = whole(n, "the number of tokens to take back")
         arrays = self._block.arrays
         position, oldest = int(arrays[B_POSITION][slot]), int(arrays[B_OLDEST][slot])
         if not 0 <= n <= position - oldest:
@@ -268,7 +276,7 @@ class Slots:
         return resident
 
     def _in_use(self, slot: int) -> Resident:
-        resident = self._of_slot[slot] if 0 <= slot < self.slots else None
+        resident = self._of_slot[slot] if 0 <= whole(slot, "a slot") < self.slots else None
         if resident is None:
             raise ValueError(f"slot {slot} is not in use")
         return resident

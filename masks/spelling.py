@@ -51,13 +51,13 @@ def _token_to_good(automaton, vocabulary, state, good, path, work):  # type: ign
     return False, work
 
 
-@kernel("int64(int64, int64, int64, uint8[::1], int64)")
-def _spell(automaton, vocabulary, n_states, good, work):  # type: ignore[no-untyped-def]
+@kernel("int64(int64, int64, int64, uint8[::1], int64, int64)")
+def _spell(automaton, vocabulary, n_states, good, longest, work):  # type: ignore[no-untyped-def]
     """Mark the states from which the end can be reached by whole tokens; those from which no token goes on with 2.
 
-    Returns the work left, negative: too much.
+    `longest`: bytes of a token, at most. Returns the work left, negative: too much.
     """
-    path = np.empty((4096, 3), np.int64)
+    path = np.empty((longest + 1, 3), np.int64)
     changed = True
     while changed and work >= 0:
         changed = False
@@ -100,7 +100,7 @@ def spelling(
         begin, end = automaton["token_start"][state : state + 2]
         if end > begin:
             good[state] = 1  # a special token is always spelled; where it leads is checked like any other state
-    if _spell(automaton.address, tables.address, automaton.n_states, good, 2_000_000_000) < 0:
+    if _spell(automaton.address, tables.address, automaton.n_states, good, tables.max_bytes, 2_000_000_000) < 0:
         raise GrammarUnsupported("too much work to find out what this vocabulary can spell")
     if not good[automaton["frame_start"][0]]:
         named = ", ".join(f"0x{b:02x}" for b in missing[:8])

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .arguments import converted
 from .layout import MAX_ENDS
 
 #: Mask id of a row without a grammar: every token below the vocabulary size.
@@ -33,18 +34,18 @@ KIND_EMPTY = 3
 ALL_ENDS = 0xFFFFFFFF
 
 
-def plain(array: Any, dtype: type[np.generic], dimensions: int) -> NDArray[Any]:
+def plain(array: Any, dtype: type[np.generic], dimensions: int, what: str = "values") -> NDArray[Any]:
     """`array` as a writable C-contiguous array of `dtype`, sharing memory where it can.
 
     Kernels are compiled for exactly this form: a read-only or strided view would be another type
-    and would be compiled during a step.
+    and would be compiled during a step. Raises `ValueError` for other dimensions and for what are no such integers.
     """
     if isinstance(array, np.ndarray) and array.dtype == dtype and array.flags.carray:
         result = array
     else:
-        result = np.require(array, dtype, ["C", "W"])
+        result = np.require(converted(array, dtype, what), dtype, ["C", "W"])
     if result.ndim != dimensions:
-        raise ValueError(f"expected {dimensions} dimensions, got {result.ndim}")
+        raise ValueError(f"{what}: expected {dimensions} dimensions, got {result.ndim}")
     return result
 
 
@@ -76,9 +77,9 @@ class MaskTables:
     list_tokens: NDArray[np.int32]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dense", plain(self.dense, np.uint32, 2))
+        object.__setattr__(self, "dense", plain(self.dense, np.uint32, 2, "dense"))
         for name in ("list_offset", "list_length", "list_tokens"):
-            object.__setattr__(self, name, plain(getattr(self, name), np.int32, 1))
+            object.__setattr__(self, name, plain(getattr(self, name), np.int32, 1, name))
         if self.list_offset.size != self.list_length.size:
             raise ValueError("list_offset and list_length differ in length")
 
@@ -102,7 +103,7 @@ class EndSets:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "start", plain(self.start, np.int32, 1))
-        object.__setattr__(self, "tokens", plain(self.tokens, np.int32, 1))
+        object.__setattr__(self, "tokens", plain(self.tokens, np.int32, 1, "end tokens"))
         if self.start.size > 1 and int((self.start[1:] - self.start[:-1]).max()) > MAX_ENDS:
             raise ValueError(f"a row has more than {MAX_ENDS} end tokens")
 
@@ -110,4 +111,4 @@ class EndSets:
     def same(cls, rows: int, tokens: Sequence[int] = ()) -> EndSets:
         """The same end tokens for each of `rows` rows."""
         start = np.arange(rows + 1, dtype=np.int32) * np.int32(len(tokens))
-        return cls(start, np.tile(np.asarray(tokens, np.int32), rows))
+        return cls(start, np.tile(plain(tokens, np.int32, 1, "end tokens"), rows))

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from .._numba import helper, kernel
 from .memory import Block
+from .vocabulary import checked_vocabulary
 
 if TYPE_CHECKING:
     from .vocabulary import Vocabulary
@@ -83,7 +84,10 @@ def _flatten(data, start, rank_id, common, node, node_token, next_same):  # type
     skip = np.empty(len(node), np.int32)
     byte = np.empty(len(node), np.int64)
     token = np.full(len(node), -1, np.int32)
-    open_nodes = np.empty(4096, np.int32)
+    longest = 1
+    for rank in range(len(common)):
+        longest = max(longest, start[rank + 1] - start[rank])
+    open_nodes = np.empty(longest, np.int32)
     n = 0
     depth = 0
     for rank in range(len(common)):
@@ -402,7 +406,7 @@ _TABLES: weakref.WeakKeyDictionary[Vocabulary, dict[bool, VocabularyTables]] = w
 
 def tables_of(vocabulary: Vocabulary, drop_space: bool = False) -> VocabularyTables:
     """The tables of `vocabulary`, made at the first call and kept with it (about 38 MB and 0.2 s for 128k tokens)."""
-    drop_space = drop_space and vocabulary.text_start
+    drop_space = checked_vocabulary(vocabulary).text_start and drop_space
     with _LOCK:
         cache = _TABLES.setdefault(vocabulary, {})
         if drop_space not in cache:

@@ -73,7 +73,11 @@ class Vocabulary:
     ) -> None:
         """Use the `from_*` constructors. Arrays are taken as they are, not copied."""
         size = len(special)
-        width = size if width is None else width
+        if width is not None and (isinstance(width, bool) or not isinstance(width, (int, np.integer))):
+            raise VocabularyError(f"width is a number of logits, not {width!r:.60}")
+        width = size if width is None else int(width)
+        if not width < 2**31:
+            raise VocabularyError(f"width {width} is more than the {2**31 - 1} that there can be")
         if width < size:
             raise VocabularyError(f"width {width} is less than the {size} token ids")
         ends = None if eos is None else tuple(sorted(set(eos)))
@@ -163,14 +167,19 @@ class Vocabulary:
         `names`: texts by which a grammar may name tokens, for `id_of`.
         VocabularyError when a token is not bytes or an id is out of range.
         """
+        if isinstance(tokens, (str, bytes)) or not isinstance(tokens, Iterable):
+            raise VocabularyError(f"tokens are a list of bytes, not {tokens!r:.60}")
+        tokens = list(tokens)
         for index, token in enumerate(tokens):
             if not isinstance(token, (bytes, bytearray, memoryview)):
                 raise VocabularyError(f"token {index} is {type(token).__name__}, not bytes")
         table = TokenTable([bytes(token) for token in tokens])
-        table.special = set(_checked_ids(special, len(table.tokens), "special token"))
+        table.special = set(checked_ids(special, len(table.tokens), "special token"))
+        if names is not None and not (isinstance(names, Mapping) and all(isinstance(name, str) for name in names)):
+            raise VocabularyError(f"names are texts and the token id of each, not {names!r:.60}")
         table.names = dict(names or {})
-        _checked_ids(table.names.values(), len(table.tokens), "named token")
-        return cls._from_table(table, None if eos is None else _checked_ids(eos, None, "end token"), width)
+        checked_ids(table.names.values(), len(table.tokens), "named token")
+        return cls._from_table(table, None if eos is None else checked_ids(eos, None, "end token"), width)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, width: int | None = None) -> Vocabulary:
@@ -203,18 +212,20 @@ class Vocabulary:
         if declared is None:
             return cls._from_table(table, table.end_tokens(), width)
         ends = declared if isinstance(declared, (list, tuple)) else [declared]
-        return cls._from_table(table, _checked_ids(ends, None, "end token"), width)
+        return cls._from_table(table, checked_ids(ends, None, "end token"), width)
 
     @classmethod
     def from_tiktoken(cls, encoding: Any, *, eos: Sequence[int] | None = None, width: int | None = None) -> Vocabulary:
         """From a `tiktoken.Encoding`. Without `eos`, special tokens with a well-known name end a text."""
+        if not hasattr(encoding, "decode_single_token_bytes"):
+            raise VocabularyError(f"a tiktoken.Encoding is needed, not {type(encoding).__name__}")
         table = tiktoken.from_encoding(encoding)
-        ends = table.end_tokens() if eos is None else _checked_ids(eos, None, "end token")
+        ends = table.end_tokens() if eos is None else checked_ids(eos, None, "end token")
         return cls._from_table(table, ends, width)
 
     def with_eos(self, ids: Iterable[int] | None) -> Vocabulary:
         """The same vocabulary with other end tokens; its arrays of bytes are shared."""
-        ends = None if ids is None else tuple(_checked_ids(ids, None, "end token"))
+        ends = None if ids is None else tuple(checked_ids(ids, None, "end token"))
         arrays = (self.token_bytes, self.token_offsets, self.special)
         return Vocabulary(*arrays, ends, self.width, self.text_start, self.names)
 
@@ -232,22 +243,37 @@ class Vocabulary:
                 hint = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
                 raise VocabularyError(f"the vocabulary has no special or added token {text_or_id!r}{hint}")
             return found
-        if not 0 <= text_or_id < self.size:
-            raise VocabularyError(f"token id {text_or_id} is out of range, there are {self.size}")
-        return operator.index(text_or_id)
+        try:
+            token = operator.index(text_or_id)
+        except TypeError:
+            raise VocabularyError(f"token {text_or_id!r:.60} is no token id, nor the text of a token") from None
+        if not 0 <= token < self.size:
+            raise VocabularyError(f"token id {token} is out of range, there are {self.size}")
+        return token
 
     def decode(self, ids: Iterable[int]) -> bytes:
         """The bytes of a token sequence; special and end tokens add none. Keeps a leading space (`text_start`)."""
         return b"".join(self.token(token_id) for token_id in ids if self.is_text[self.id_of(token_id)])
 
 
-def _checked_ids(ids: Iterable[int], size: int | None, what: str) -> list[int]:
+def checked_vocabulary(value: Any) -> Vocabulary:
+    """`value`. Raises `TypeError` where it is no vocabulary."""
+    if not isinstance(value, Vocabulary):
+        raise TypeError(f"a stepmask.Vocabulary is needed, not {type(value).__name__}: {value!r:.60}")
+    return value
+
+
+def checked_ids(ids: Iterable[int], size: int | None, what: str) -> list[int]:
+    """Token ids as ints, each at least 0 and below `size`. Raises `VocabularyError`, which says `what` they are."""
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+        raise VocabularyError(f"{what}s are a list of token ids, not {ids!r:.60}")
     checked = []
     for token in ids:
         if isinstance(token, bool) or not isinstance(token, (int, np.integer)):
             raise VocabularyError(f"{what} {token!r} is no token id")
         if token < 0 or (size is not None and token >= size):
-            known = "" if size is None else f", there are {size} ids"
-            raise VocabularyError(f"{what} {token} is out of range{known}")
+            if size is None:
+                raise VocabularyError(f"{what}s are ids from 0 on, not {token}")
+            raise VocabularyError(f"{what} {token} is out of range, there are {size} ids")
         checked.append(int(token))
     return checked

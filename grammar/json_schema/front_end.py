@@ -9,7 +9,7 @@ from ..errors import GrammarSyntaxError, GrammarUnsatisfiable
 from ..expression import Expression, Grammar, Reference
 from ..json_fields import described
 from ..json_value import DEFAULT_MAX_DIGITS, DEFAULT_MAX_WHITESPACE, Whitespace
-from ..limits import Limits
+from ..limits import Limits, checked_limits
 from .dialects import Dialect
 from .options import Escapes, Formats, PropertyOrder, TextOptions
 from .schemas import SchemaStore, parse_json
@@ -59,7 +59,7 @@ def json_schema(
     root = _loaded(schema)
     text = schema if isinstance(schema, str) else described(root, "")
     store = SchemaStore(root, registry, Dialect.DRAFT2020_12, None if isinstance(schema, str) else text)
-    writer = Writer(store, options, limits or Limits())
+    writer = Writer(store, options, checked_limits(limits))
     start: Expression | None = writer.value(frozenset((store.literal(store.root),)) - {(0, True)}, 0)
     if start is None:
         raise GrammarUnsatisfiable("no value is valid against the schema", "#")
@@ -76,7 +76,10 @@ def json_schema(
 
 def _loaded(schema: Any) -> Any:
     if isinstance(schema, (str, bytes)):
-        return parse_json(schema if isinstance(schema, str) else schema.decode())
+        try:
+            return parse_json(schema if isinstance(schema, str) else schema.decode())
+        except UnicodeDecodeError as error:
+            raise GrammarSyntaxError(f"not a JSON text: byte {error.start} is no UTF-8", "/") from None
     if isinstance(schema, (bool, Mapping)):
         return schema
     made = getattr(schema, "model_json_schema", None)

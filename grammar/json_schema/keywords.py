@@ -37,8 +37,12 @@ def _is_schemas(value: Any) -> bool:
     return isinstance(value, list) and all(map(_is_schema, value))
 
 
+def _is_named(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+
+
 def _is_map_of_schemas(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(map(_is_schema, value.values()))
+    return _is_named(value) and all(map(_is_schema, value.values()))
 
 
 _COUNT = (_is_count, "a number of things, 0 or more")
@@ -54,12 +58,12 @@ _FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "enum": (lambda value: isinstance(value, list), "a list"),
     "required": (_is_strings, "a list of names"),
     "dependentRequired": (
-        lambda value: isinstance(value, Mapping) and all(map(_is_strings, value.values())),
+        lambda value: _is_named(value) and all(map(_is_strings, value.values())),
         "an object of lists of names",
     ),
     "dependencies": (
         lambda value: (
-            isinstance(value, Mapping)
+            _is_named(value)
             and all(_is_schema(item) or _is_strings(item) or isinstance(item, str) for item in value.values())
         ),
         "an object of schemas and lists of names",

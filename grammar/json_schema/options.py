@@ -15,6 +15,8 @@ Formats = Literal["enforce", "known", "ignore"]
 
 #: The rule of a run of white space.
 WHITESPACE_RULE = "whitespace"
+#: Spaces of one level of `indent`, at most; each level of each value is written out, a position a space.
+MAX_INDENT = 64
 _BLANKS = Characters(((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20)))
 
 
@@ -46,10 +48,14 @@ class TextOptions:
             bound = getattr(self, name)
             if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or bound < least):
                 raise ValueError(f"{name} is None or a number from {least} on, not {bound!r}")
+        if self.indent is not None and self.indent > MAX_INDENT:
+            raise ValueError(f"indent is at most {MAX_INDENT}, not {self.indent}")
         if self.separators is not None:
-            separators = tuple(self.separators)
+            separators = self.separators
+            if not isinstance(separators, (tuple, list)) or len(separators) != 2:
+                raise ValueError(f"separators are two texts, one around ',' and one around ':', not {separators!r:.60}")
             for text, mark in zip(separators, ",:", strict=True):
-                if text.strip(" \t\r\n") != mark:
+                if not isinstance(text, str) or text.strip(" \t\r\n") != mark:
                     raise ValueError(f"a separator is {mark!r} with white space around it, not {text!r}")
 
 

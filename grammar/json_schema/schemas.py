@@ -119,6 +119,8 @@ class SchemaStore:
         self, root: Any, registry: referencing.Registry[Any] | None, dialect: Dialect, text: str | None = None
     ) -> None:
         """`text`: `root` as JSON text with as few escapes as there may be, if that is known."""
+        if registry is not None and not isinstance(registry, referencing.Registry):
+            raise TypeError(f"registry must be a referencing.Registry, not {type(registry).__name__}")
         self._registry = registry if registry is not None else referencing.Registry()
         self.schemas: list[Schema] = []
         self._numbers: dict[Any, int] = {}

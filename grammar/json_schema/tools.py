@@ -29,7 +29,13 @@ def tools(
 
     Raises `GrammarSyntaxError` for what is no list of tools, and what `json_schema` raises.
     """
+    if isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Iterable):
+        raise TypeError(f"tools is a list of tools, not {type(tools).__name__}: {tools!r:.60}")
+    if not isinstance(name_key, str) or not isinstance(arguments_key, str) or name_key == arguments_key:
+        raise ValueError(f"name_key and arguments_key are two names, not {name_key!r} and {arguments_key!r}")
     registry = options.pop("registry", None)
+    if registry is not None and not isinstance(registry, referencing.Registry):
+        raise TypeError(f"registry must be a referencing.Registry, not {type(registry).__name__}")
     registry = referencing.Registry() if registry is None else registry
     calls: list[dict[str, Any]] = []
     names: set[str] = set()

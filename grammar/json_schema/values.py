@@ -73,6 +73,9 @@ def _scalar(value: Any, kind: str, place: str) -> Any:
 def schema_of(value: Any, place: str) -> dict[str, Any]:
     """A schema whose only value is `value`, an array or an object."""
     if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise GrammarSyntaxError(f"{key!r} is no name of a JSON object", place)
         return {
             "type": "object",
             "properties": {key: _constant(item, place) for key, item in value.items()},

@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Any
 
 from ...grammar.expression import Grammar
-from ...grammar.limits import Limits
+from ...grammar.limits import Limits, checked_limits
 from ...masks.compiled import CompiledGrammar
-from ...masks.vocabulary import Vocabulary
+from ...masks.vocabulary import Vocabulary, checked_vocabulary
 from .errors import CompileError, CompileQueueFull, CompileServiceClosed
 from .failures import Failure
 from .futures import CompileFuture
@@ -50,11 +50,13 @@ class CompileService:
         *,
         threaded: bool = True,
     ) -> None:
-        if workers < 1:
+        if not isinstance(workers, int) or workers < 1:
             raise ValueError(f"there must be at least one worker, not {workers}")
-        self.vocabulary = vocabulary
-        self.limits = limits or Limits()
-        self.bounds = bounds or ServiceLimits()
+        self.vocabulary = checked_vocabulary(vocabulary)
+        self.limits = checked_limits(limits)
+        self.bounds = ServiceLimits() if bounds is None else bounds
+        if not isinstance(self.bounds, ServiceLimits):
+            raise TypeError(f"bounds must be stepmask.ServiceLimits(...), not {type(bounds).__name__}")
         #: Held for microseconds only, never while anything waits.
         self._lock = threading.Lock()
         self._queue = JobQueue()

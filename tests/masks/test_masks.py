@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import ReferenceMatcher
 
+from stepmask.grammar.choice import choice
 from stepmask.grammar.errors import GrammarError, GrammarUnsatisfiable
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.regex import regex
@@ -159,3 +160,22 @@ def test_vocabularies_that_lack_bytes(pattern: str, vocabulary: Vocabulary, seed
         assert matcher.accept(token)
         if matcher.is_finished:
             break
+
+
+@pytest.mark.parametrize("length", [4096, 4097, 9000])
+@pytest.mark.parametrize("single", [True, False])
+def test_long_tokens(length: int, single: bool) -> None:
+    """As long as they may be, also where the vocabulary has no token for one of their bytes alone."""
+    texts = [b"a" * length, b"a" * (length - 1) + b"b", b"b", *([b"a"] if single else [])]
+    end = len(texts)
+    vocabulary = Vocabulary.from_bytes([*texts, b""], eos=[end])
+    options = choice([texts[0] + b"b", texts[1] + b"b"])
+    matcher = compile_for(options, vocabulary, use_cache=False).matcher()
+    begin = {0, 1, 3} if single else {0, 1}
+    for legal, token in ((begin, 0), ({2}, 2), ({end}, end)):
+        assert tokens_of(matcher.mask(), vocabulary.width) == legal
+        assert matcher.accept(token)
+    matcher = compile_for(regex("(?:a|b)*"), vocabulary, use_cache=False).matcher()
+    for token in (0, 1, 2, 1, 0):
+        assert tokens_of(matcher.mask(), vocabulary.width) == set(range(end + 1))
+        assert matcher.accept(token)
