@@ -37,8 +37,9 @@ from .layout import (
 from .machine import AT_BYTE_CLASS, AT_LAZY_EDGE_START, AT_LAZY_EDGES, AT_LAZY_FINAL
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, shift_right, store_i32, store_i64
 
-#: Words of state sets that are moved in the time of one byte edge, when their table is full.
-COMPACTED_WORDS = 8
+#: When a table of sets is full: words of sets that are moved, and entries that are looked at, in the time of one byte
+#: edge; and how long each place of a history takes, far from the last one.
+MOVED_WORDS, SWEPT_ENTRIES, HISTORY_COST = 2, 3, 5
 
 
 @helper
@@ -148,7 +149,7 @@ def lazy_compact(batch, grammar, renamed):  # type: ignore[no-untyped-def]
     """Keep the sets that sequences of this grammar rest on, or may be rolled back to while half the table suffices.
 
     `renamed` is int32 scratch for one number a set. Sequences whose older history does not fit can
-    no longer be rolled back that far.
+    no longer be rolled back that far. All of it is done at once (`docs/step_contract.md` has what it takes).
     """
     # A mask that is being computed is known by the number of its set, which is about to be another's.
     drop_job(batch, grammar, -1)
@@ -159,7 +160,7 @@ def lazy_compact(batch, grammar, renamed):  # type: ignore[no-untyped-def]
     for number in range(capacity):
         store_i32(renamed, number, 0)
     marked = 0
-    count(batch, COUNT_WORK, load_i64(grammar, G_LAZY_COUNT) * words // COMPACTED_WORDS)
+    places = 0
     tokens = load_i64(batch, B_ADVANCE_TOKEN)
     for back in range(-1, history):
         for slot in range(load_i64(batch, B_SLOTS)):
@@ -174,6 +175,7 @@ def lazy_compact(batch, grammar, renamed):  # type: ignore[no-untyped-def]
                 store_i64(load_i64(batch, B_OLDEST), slot, position + 1)
                 continue
             config = load_i64(batch, B_CONFIGS) + 8 * CONFIG_WORDS * (slot * history + position % history)
+            places += 1
             if load_i64(config, CONFIG_HEADS) > 0:
                 number = load_i64(config, CONFIG_FIRST_HEAD + HEAD_STATES)
                 if load_i32(renamed, number) == 0:
@@ -199,6 +201,7 @@ def lazy_compact(batch, grammar, renamed):  # type: ignore[no-untyped-def]
         store_i32(table, place, kept)
         kept += 1
     store_i64(grammar, G_LAZY_COUNT, kept)
+    count(batch, COUNT_WORK, capacity // SWEPT_ENTRIES + HISTORY_COST * places + kept * words // MOVED_WORDS)
     for slot in range(load_i64(batch, B_SLOTS)):
         if load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot) != grammar:
             continue

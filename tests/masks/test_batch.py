@@ -17,7 +17,17 @@ from stepmask.masks import resident as resident_module
 from stepmask.masks.batch import Batch, Plan
 from stepmask.masks.compiled import CompiledGrammar, compile
 from stepmask.masks.errors import VocabularyError
-from stepmask.masks.layout import B_CONFIGS, B_POSITION, CONFIG_FIRST_HEAD, HEAD_STATES, PENDING, READY
+from stepmask.masks.layout import (
+    B_CONFIGS,
+    B_POSITION,
+    CONFIG_FIRST_HEAD,
+    G_LAZY_CAPACITY,
+    G_LAZY_COUNT,
+    HEAD_STATES,
+    PENDING,
+    READY,
+)
+from stepmask.masks.lazy import HISTORY_COST, MOVED_WORDS, SWEPT_ENTRIES
 from stepmask.masks.slots import MAX_IDLE_GRAMMARS
 from stepmask.masks.tables import (
     ALL_ENDS,
@@ -371,6 +381,31 @@ def test_few_state_sets_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         assert batch.accept_draft(first, list(part[-8:])) == 8
         assert np.array_equal(batch.mask(first), fresh.mask())
         assert np.array_equal(batch.mask(second), kept)
+
+
+def test_making_room_for_state_sets_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table, the places of the histories, and the words of the sets that are moved."""
+    monkeypatch.setattr(resident_module, "LAZY_BYTES", 0)
+    grammar = build("(?:.*[ab].{12}|.*[cd].{9}x){1,20}", LAZY)
+    batch = Batch(VOCABULARY, 5, None, max_rollback=6)
+    slots = np.array([batch.add(grammar) for _ in range(5)], np.int32)
+    (resident,) = batch._residents.values()
+    header = resident.block.header
+    assert header[G_LAZY_CAPACITY] == 1024 and resident.lazy_words > 20
+    rng = np.random.default_rng(1)
+    work, made = 0, []
+    for _ in range(2000):
+        sets, usual = int(header[G_LAZY_COUNT]), work
+        before = batch.counters["work"]
+        assert batch.advance(slots, rng.integers(97, 101, 5).astype(np.int32)).all()
+        work = batch.counters["work"] - before
+        if header[G_LAZY_COUNT] < sets:
+            made.append(work - usual)
+            # All sequences but those that had their tokens already have one place more.
+            most = 1024 // SWEPT_ENTRIES + HISTORY_COST * 5 * 8
+            most += int(header[G_LAZY_COUNT]) * resident.lazy_words // MOVED_WORDS
+            assert 0.5 * most < made[-1] < 1.5 * most
+    assert len(made) > 3
 
 
 def test_unfinished_masks_when_state_sets_are_renumbered(monkeypatch: pytest.MonkeyPatch) -> None:
