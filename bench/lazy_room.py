@@ -19,7 +19,7 @@ from stepmask.grammar.limits import Limits
 from stepmask.grammar.regex import regex
 from stepmask.masks.batch import Batch
 from stepmask.masks.compiled import compile
-from stepmask.masks.layout import G_LAZY_CAPACITY, G_LAZY_COUNT
+from stepmask.masks.layout import G_LAZY_CAPACITY, G_LAZY_COUNT, G_LAZY_UNUSED_COUNT
 from stepmask.masks.vocabulary import Vocabulary
 
 #: (pattern, slots)
@@ -42,7 +42,7 @@ def fill(pattern: str, slots: int) -> dict[str, int]:
     (resident,) = batch._residents.values()
     header = resident.block.header
     rng = np.random.default_rng(0)
-    sets = time_ns = work = 0
+    unused = time_ns = work = 0
     for _ in range(MOST_STEPS):
         usual_ns, usual_work = time_ns, work
         tokens = rng.integers(97, 123, slots).astype(np.int32)
@@ -51,13 +51,18 @@ def fill(pattern: str, slots: int) -> dict[str, int]:
         batch.advance(rows, tokens)
         time_ns = time.thread_time_ns() - begin
         work = batch.counters["work"] - before
-        if header[G_LAZY_COUNT] < sets:
+        if header[G_LAZY_UNUSED_COUNT] > unused:
             return {
-                "slots": slots, "words": resident.lazy_words, "sets": int(header[G_LAZY_CAPACITY]),
-                "kept": int(header[G_LAZY_COUNT]), "usual_ns": usual_ns, "usual_work": usual_work, "ns": time_ns,
+                "slots": slots,
+                "words": resident.lazy_words,
+                "sets": int(header[G_LAZY_CAPACITY]),
+                "kept": int(header[G_LAZY_COUNT] - header[G_LAZY_UNUSED_COUNT]),
+                "usual_ns": usual_ns,
+                "usual_work": usual_work,
+                "ns": time_ns,
                 "work": work,
-            }  # fmt: skip
-        sets = int(header[G_LAZY_COUNT])
+            }
+        unused = int(header[G_LAZY_UNUSED_COUNT])
     raise RuntimeError(f"the table of {pattern} was not full after {MOST_STEPS} steps")
 
 
