@@ -10,8 +10,10 @@ import json
 import mmap
 import os
 import socket
+import subprocess
+import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 #: Longest message in bytes; a Unix socket takes any of this size at once, in one piece.
@@ -105,3 +107,26 @@ def contents(descriptor: int, *, mark: bool = False) -> mmap.mmap:
         return data
     finally:
         os.close(descriptor)
+
+
+def program_of(module: str) -> str:
+    """The program of a helper, for `start_helper`: `main` of this module, which gets the descriptor of its channel."""
+    return f"import sys, json; sys.path[:] = json.loads(sys.argv[2]); from {module} import main; main(int(sys.argv[1]))"
+
+
+def start_helper(
+    program: str, theirs: Channel, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """A new interpreter, not a fork, that runs this program and finds the modules that this process does.
+
+    It gets the other end of a channel. It has no standard output: this is its parent's, of which nobody expects the
+    words of a helper. Raises OSError where none can be started.
+    """
+    paths = json.dumps([path or os.getcwd() for path in sys.path])
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(theirs.fileno()), paths],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        pass_fds=(theirs.fileno(),),
+        env=None if environment is None else {**os.environ, **environment},
+    )

@@ -33,7 +33,6 @@ from .layout import (
     FINISHED,
     G_AUTOMATON,
     G_BOUNDARY,
-    G_LAZY_RENAMED,
     G_LAZY_SETS,
     G_LAZY_WORDS,
     G_TOKEN_IDS,
@@ -42,7 +41,7 @@ from .layout import (
     HEAD_STATES,
     HEAD_WORDS,
 )
-from .lazy import lazy_compact, lazy_intern, lazy_is_final, lazy_leads_on, lazy_step
+from .lazy import lazy_intern, lazy_is_final, lazy_leads_on, lazy_make_room, lazy_step
 from .machine import (
     AT_BYTE_CLASS,
     AT_DENSE,
@@ -75,11 +74,11 @@ def copy_config(source, target):  # type: ignore[no-untyped-def]
 
 @helper
 def rest_on_set(batch, grammar, automaton, address, config):  # type: ignore[no-untyped-def]
-    """Write the configuration that rests on the state set at `address`. False: no room even after compaction."""
+    """Write the configuration that rests on the state set at `address`. False: there is no room."""
     words = load_i64(grammar, G_LAZY_WORDS)
     number = lazy_intern(grammar, address)
     if number < 0:
-        lazy_compact(batch, grammar, load_i64(grammar, G_LAZY_RENAMED))
+        lazy_make_room(batch, grammar)
         number = lazy_intern(grammar, address)
         if number < 0:
             return False

@@ -22,6 +22,7 @@ from .layout import (
     B_ADVANCE_FROM,
     B_ADVANCE_FUEL,
     B_ADVANCE_TOKEN,
+    B_ARENA_NEXT,
     B_ARENA_USED,
     B_ARENAS,
     B_BEHIND,
@@ -288,7 +289,7 @@ def fork_slot(batch, source, target):  # type: ignore[no-untyped-def]
         for word in range(load_i64(used, source)):
             store_i64(load_i64(arenas, target), word, load_i64(load_i64(arenas, source), word))
         store_i64(used, target, load_i64(used, source))
-    for field in (B_POSITION, B_OLDEST, B_SLOT_GRAMMAR, B_MIN_TOKENS):
+    for field in (B_POSITION, B_OLDEST, B_SLOT_GRAMMAR, B_MIN_TOKENS, B_ARENA_NEXT):
         address = load_i64(batch, field)
         store_i64(address, target, load_i64(address, source))
     ends = load_i64(batch, B_ENDS)

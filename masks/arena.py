@@ -1,8 +1,10 @@
-"""The blocks of one sequence of a recursive grammar: kept in an arena of fixed size, compacted when it is full.
+"""The blocks of one sequence of a recursive grammar: kept in an arena of fixed size, compacted now and then.
 
 The bytes of a token are stepped in scratch. When all of them were legal, the blocks that its configuration needs are
 copied to the end of the slot's arena: older blocks never refer to newer ones. The configurations of the history keep
 blocks alive; what nothing keeps goes when the arena is compacted, which keeps the order. `done` lists keep nothing.
+Compaction is done at once, so it comes when there is twice as much as the last one left: it takes as long as the stack
+is high, not as the arena is large.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from .fuel import count as count_up
 from .graph import close_graph, put_bottom, reach_byte_graph
 from .history import config_at
 from .layout import (
+    B_ARENA_NEXT,
     B_ARENA_USED,
     B_ARENA_WORDS,
     B_ARENAS,
@@ -56,6 +59,11 @@ from .one_head import run_one_head
 REFUSED, ACCEPTED, TOO_DEEP, UNFINISHED = 0, 1, 2, 3
 #: Words of blocks that are copied in the time of one byte edge.
 WORDS_A_UNIT = 16
+#: Words of an arena that are never too many to be left as they are. Compacting them takes as long as 512 byte edges, so
+#: no more than a phase may do at once (`outcome.PIECE_FUEL`).
+LEAST_COMPACTED = 4096
+#: Words of an arena that are looked at and moved in the time of one byte edge, when it is compacted.
+COMPACTED_A_UNIT = 8
 #: In the place of a block that nothing keeps, in a `done` list.
 _GONE = -2
 
@@ -189,7 +197,7 @@ def _compact(batch, graph, slot):  # type: ignore[no-untyped-def]
                 if load_i64(at, place) < SCRATCH_BASE:
                     store_i64(at, place, _renewed(graph, load_i64(at, place), 0))
         at += 8 * (BLOCK_TRIPLES + 3 * triples + done)
-    count_up(batch, COUNT_WORK, (end - arena) // 64)
+    count_up(batch, COUNT_WORK, (end - arena) // (8 * COMPACTED_A_UNIT))
     store_i64(load_i64(batch, B_ARENA_USED), slot, move_blocks(graph, arena, end, 0, arena, 0))
 
 
@@ -197,7 +205,7 @@ def _compact(batch, graph, slot):  # type: ignore[no-untyped-def]
 def _commit(batch, graph, slot, block):  # type: ignore[no-untyped-def]
     """Copy scratch block `block` and what it needs to the slot's arena; returns its new number, -1: no room.
 
-    The arena is compacted only where there is no room otherwise. Scratch is empty afterwards.
+    The arena is compacted where B_ARENA_NEXT says so, or there is no room otherwise. Scratch is empty afterwards.
     """
     if block < SCRATCH_BASE:
         return block
@@ -205,9 +213,11 @@ def _commit(batch, graph, slot, block):  # type: ignore[no-untyped-def]
     words = mark_blocks(graph, 1, SCRATCH_BASE)
     count_up(batch, COUNT_WORK, words // WORDS_A_UNIT)
     used = load_i64(load_i64(batch, B_ARENA_USED), slot)
-    if used + words > load_i64(batch, B_ARENA_WORDS):
+    following = load_i64(batch, B_ARENA_NEXT)
+    if used + words > min(load_i64(following, slot), load_i64(batch, B_ARENA_WORDS)):
         _compact(batch, graph, slot)
         used = load_i64(load_i64(batch, B_ARENA_USED), slot)
+        store_i64(following, slot, max(LEAST_COMPACTED, 2 * (used + words)))
         if used + words > load_i64(batch, B_ARENA_WORDS):
             return -1
     scratch = load_i64(graph, S_SCRATCH)
@@ -251,6 +261,7 @@ def start_graph(batch, grammar, slot, config):  # type: ignore[no-untyped-def]
     graph = graph_of_slot(batch, slot)
     note_moved(batch, slot)
     store_i64(config, CONFIG_HEADS, 0)
+    store_i64(load_i64(batch, B_ARENA_NEXT), slot, LEAST_COMPACTED)
     store_i64(load_i64(batch, B_ARENA_USED), slot, put_bottom(load_i64(graph, S_ARENA), 0))
     reached = load_i64(graph, S_REACHED)
     store_i64(reached, 0, 0)

@@ -36,7 +36,7 @@ from .layout import (
 from .leaving import NOTE_COST
 from .outcome import ADVANCE_SHARE, COUNTER_NAMES, LOOK_SHARE, PIECE_FUEL, ROWS_SHARE, SETTLE_SHARE, Late, Outcome, Plan
 from .pool import WORDS_OF_A_MASK
-from .prefetch import Prefetcher
+from .prefetch import PrefetchGroup
 from .settle import Settler
 from .slots import Slots
 from .tables import EndSets, MaskTables, plain
@@ -142,7 +142,8 @@ class Batch(Slots):
         the thread: there is something to do from the next plan on.
         """
         if self.prefetcher is None:
-            self.prefetcher = Prefetcher(self._memory, self)
+            PrefetchGroup((self,))
+        assert self.prefetcher is not None
         self.prefetcher.start(fuel)
 
     def settle(self, candidates: Candidates) -> Outcome:

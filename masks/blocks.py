@@ -16,6 +16,7 @@ from .layout import (
     B_ADVANCE_BYTES,
     B_ADVANCE_ROWS,
     B_ADVANCE_TOKEN,
+    B_ARENA_NEXT,
     B_ARENA_USED,
     B_ARENA_WORDS,
     B_ARENAS,
@@ -208,6 +209,7 @@ def batch_block(
         (B_ARENAS, np.zeros(slots, np.int64)),
         (B_REQUEST, np.zeros(REQUEST_WORDS, np.int64)),
         (B_ARENA_USED, np.zeros(slots, np.int64)),
+        (B_ARENA_NEXT, np.zeros(slots, np.int64)),
         (B_MOVES, np.zeros(slots, np.int64)),
         (B_SHARE, np.ones(slots, np.float64)),
         (B_EFFORT, np.zeros(slots, np.int64)),
@@ -253,43 +255,83 @@ class Lanes:
 
     def __init__(self, block: Block, tables: VocabularyTables, path: int) -> None:
         self._block = block
-        other = Block(B_FIELDS)
-        for field, array in job_arrays(tables, path):
-            array += 0
-            other.set_array(field, array)
-        other.pack()
+        self._vocabulary, self._path, self._lazy_words = tables, path, 0
         #: Blocks whose fields are those of each lane; a look has no job.
-        self._lanes = (block, other, Block(B_FIELDS))
+        self._lanes = (block, self._new(job_arrays(tables, path)), Block(B_FIELDS))
+        # Those of the table for what is made ahead, if there is one.
+        self._ahead: tuple[Block, ...] = ()
+        self._ahead_table = np.zeros((LANES, LANE_FIELDS), np.int64)
         self._graphs: list[Block] = []
-        self._parts = []
+        self._parts: list[list[npt.NDArray[np.int64]]] = []
         for lane in self._lanes[:LANE_LOOK]:
-            parts = [np.zeros(n, np.int64) for n in (CONFIG_WORDS, 4, 2 * LOOP_WORDS, MEMO_WORDS)]
-            self._parts.append(parts)
-            for field, part in zip((J_SOURCE, J_FOLLOW, J_LOOP, J_MEMO), parts, strict=True):
-                lane.arrays[B_JOB][field] = part.ctypes.data
+            self._give_parts(lane)
         block.set_array(B_LANES, np.zeros((LANES, LANE_FIELDS), np.int64))
         self._link()
 
+    @staticmethod
+    def _new(arrays: list[tuple[int, npt.NDArray[Any]]]) -> Block:
+        block = Block(B_FIELDS)
+        for field, array in arrays:
+            array += 0
+            block.set_array(field, array)
+        block.pack()
+        return block
+
+    def _give_parts(self, lane: Block) -> None:
+        """What a job points to."""
+        parts = [np.zeros(n, np.int64) for n in (CONFIG_WORDS, 4, 2 * LOOP_WORDS, MEMO_WORDS)]
+        self._parts.append(parts)
+        for field, part in zip((J_SOURCE, J_FOLLOW, J_LOOP, J_MEMO), parts, strict=True):
+            lane.arrays[B_JOB][field] = part.ctypes.data
+
+    @property
+    def _with_jobs(self) -> tuple[Block, ...]:
+        return (*self._lanes[:LANE_LOOK], *self._ahead[:1])
+
     def _link(self) -> None:
         """Write the lanes' addresses for kernels. What is unfinished is forgotten."""
-        table = self._block.arrays[B_LANES]
-        for number, lane in enumerate(self._lanes):
+        self._write(self._block.arrays[B_LANES], self._lanes)
+        if self._ahead:
+            self._write(self._ahead_table, self._ahead)
+        self.drop()
+
+    def _write(self, table: npt.NDArray[np.int64], lanes: tuple[Block, ...]) -> None:
+        for number, lane in enumerate(lanes):
             for i, field in enumerate(LANE_OF):
                 source = lane if field in lane.arrays or lane.header[field] else self._block
                 if field in source.arrays:
                     source.header[field] = source.arrays[field].ctypes.data
                 table[number, i] = source.header[field]
-        self.drop()
 
     def drop(self) -> None:
         """Forget what is unfinished."""
-        for lane in self._lanes[:LANE_LOOK]:
+        for lane in (*self._lanes[:LANE_LOOK], *self._ahead[:LANE_LOOK]):
             lane.arrays[B_JOB][J_STAGE] = IDLE
             lane.arrays[B_JOB][J_SLOT] = -1
 
+    def give_ahead(self) -> int:
+        """Address of other lanes, as in B_LANES, in which masks are made ahead without a loss of what is unfinished.
+
+        The lane of the oldest has a job, and that of the cheapest never gets one. Kept, and changed with the others.
+        """
+        if not self._ahead:
+            idle = Block(B_FIELDS)
+            idle.set_array(B_JOB, np.zeros(JOB_WORDS, np.int64))
+            own = self._new(job_arrays(self._vocabulary, self._path))
+            self._give_parts(own)
+            self._ahead = (own, idle, self._lanes[LANE_LOOK])
+            if self._lazy_words:
+                own.set_array(B_JOB_SETS, np.zeros((self._path, self._lazy_words), np.int64))
+            if self._graphs:
+                self._give_graph(own)
+                self._give_visits(own)
+            self._link()
+        return int(self._ahead_table.ctypes.data)
+
     def give_sets(self, path: int, lazy_words: int) -> None:
         """Room for state sets of so many words along a path."""
-        for lane in self._lanes[:LANE_LOOK]:
+        self._lazy_words = lazy_words
+        for lane in self._with_jobs:
             lane.set_array(B_JOB_SETS, np.zeros((path, lazy_words), np.int64))
         self._block.set_array(B_SET_SCRATCH, np.zeros((2, lazy_words), np.int64))
         self._link()
@@ -298,29 +340,32 @@ class Lanes:
         """Room for stepping stack graphs and for what is visited; once."""
         if self._graphs:
             return
-        block = self._block
-        words = int(block.header[B_ARENA_WORDS])
-        for lane, field, stack in (
-            (block, B_GRAPH, words),
-            *((lane, B_JOB_GRAPH, MAX_EDGES) for lane in self._lanes[:LANE_LOOK]),
-        ):
-            graph = _graph(stack)
-            self._graphs.append(graph)
-            lane.set_number(field, graph.address)
-        for lane in self._lanes[:LANE_LOOK]:
-            lane.set_array(B_JOB_EVENTS, _touched(MAX_EVENTS))
-            lane.set_array(B_JOB_KEYS, _touched(MAX_KEYS, KEY_WORDS))
-            lane.set_array(B_JOB_SORTED, _touched(MAX_EVENTS).view(np.int32)[:MAX_EVENTS])
-        for lane in self._lanes:
-            for field, shape in (
-                (B_PAIRS, (MAX_PAIRS, PAIR_WORDS)),
-                (B_CALLED, (MAX_CALLED, CALLED_WORDS)),
-                (B_RETURNS, (MAX_RETURNS, RETURN_WORDS)),
-                (B_CONTINUATIONS, (MAX_CONTINUATIONS, CONTINUATION_WORDS)),
-                (B_VISIT, (VISIT_WORDS,)),
-            ):
-                lane.set_array(field, _touched(*shape))
+        graph = _graph(int(self._block.header[B_ARENA_WORDS]))
+        self._graphs.append(graph)
+        self._block.set_number(B_GRAPH, graph.address)
+        for lane in self._with_jobs:
+            self._give_graph(lane)
+        for lane in (*self._lanes, *self._ahead[:1]):
+            self._give_visits(lane)
         self._link()
+
+    def _give_graph(self, lane: Block) -> None:
+        graph = _graph(MAX_EDGES)
+        self._graphs.append(graph)
+        lane.set_number(B_JOB_GRAPH, graph.address)
+        lane.set_array(B_JOB_EVENTS, _touched(MAX_EVENTS))
+        lane.set_array(B_JOB_KEYS, _touched(MAX_KEYS, KEY_WORDS))
+        lane.set_array(B_JOB_SORTED, _touched(MAX_EVENTS).view(np.int32)[:MAX_EVENTS])
+
+    def _give_visits(self, lane: Block) -> None:
+        for field, shape in (
+            (B_PAIRS, (MAX_PAIRS, PAIR_WORDS)),
+            (B_CALLED, (MAX_CALLED, CALLED_WORDS)),
+            (B_RETURNS, (MAX_RETURNS, RETURN_WORDS)),
+            (B_CONTINUATIONS, (MAX_CONTINUATIONS, CONTINUATION_WORDS)),
+            (B_VISIT, (VISIT_WORDS,)),
+        ):
+            lane.set_array(field, _touched(*shape))
 
 
 def _touched(*shape: int) -> npt.NDArray[np.int64]:

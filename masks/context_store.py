@@ -106,6 +106,8 @@ from .trie import V_MAX_BYTES
 #: Nodes that leave the frame of a context: sorted into lists at a time, and in the time of one byte edge.
 STORED_AT_ONCE = 512
 NODES_A_UNIT = 4
+#: Unfinished masks at once: one of each lane (`masks.lanes`), and one that is made ahead (`masks.prefetch_numba`).
+JOBS = 3
 #: Heads of chains that are cleared in the time of one byte edge.
 BUCKETS_A_UNIT = 16
 
@@ -364,12 +366,12 @@ def _give_lists(batch, grammar, context):  # type: ignore[no-untyped-def]
 
 @helper
 def _has_room(grammar):  # type: ignore[no-untyped-def]
-    """Is there room for one more context, whatever it has?"""
+    """Is there room for one more context, whatever it has, and for one of each other job that has begun to store?"""
     return (
-        load_i64(grammar, G_CONTEXT_COUNT) < MAX_CONTEXTS
-        and load_i64(grammar, G_LIST_COUNT) + MAX_KEYS <= MAX_LISTS
-        and load_i64(grammar, G_ITEM_COUNT) + MAX_KEYS <= MAX_ITEMS
-        and load_i64(grammar, G_LIST_NODES_USED) + 2 * MAX_EVENTS <= MAX_LIST_NODES
+        load_i64(grammar, G_CONTEXT_COUNT) + JOBS <= MAX_CONTEXTS
+        and load_i64(grammar, G_LIST_COUNT) + JOBS * MAX_KEYS <= MAX_LISTS
+        and load_i64(grammar, G_ITEM_COUNT) + JOBS * MAX_KEYS <= MAX_ITEMS
+        and load_i64(grammar, G_LIST_NODES_USED) + JOBS * MAX_EVENTS <= MAX_LIST_NODES
     )
 
 

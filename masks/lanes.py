@@ -70,7 +70,8 @@ def switch_lane(batch, lane):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _share(batch, slot):  # type: ignore[no-untyped-def]
+def share_of(batch, slot):  # type: ignore[no-untyped-def]
+    """The slot's share of the fuel, above 0."""
     return max(load_f64(load_i64(batch, B_SHARE), slot), LEAST_SHARE)
 
 
@@ -141,9 +142,9 @@ def choose_row(batch, slots, rows, status, lane):  # type: ignore[no-untyped-def
         if slot == busy or is_blocked(batch, slot) or _in_token(batch, slot):
             continue
         if lane == LANE_OLDEST:
-            value = (now - load_i64(waiting, slot)) * _share(batch, slot)
+            value = (now - load_i64(waiting, slot)) * share_of(batch, slot)
         else:
-            value = _share(batch, slot) / (load_i64(efforts, slot) + FIRST_EFFORT)
+            value = share_of(batch, slot) / (load_i64(efforts, slot) + FIRST_EFFORT)
         if chosen < 0 or value > best:
             best, chosen = value, row
     if chosen >= 0:

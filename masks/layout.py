@@ -51,7 +51,9 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_LAZY_MASK,  # int64[capacity] mask slot of each lazy state set
     G_LAZY_LOOP,  # int64[lazy states][3] L_STAY and L_TEXT of each position that loops on itself
     G_LIVE,  # int64[4] bytes on any edge
-    G_LAZY_RENAMED,  # int32[capacity] scratch of compaction
+    G_LAZY_UNUSED,  # int32[capacity] numbers below G_LAZY_COUNT that sets no longer have
+    G_LAZY_UNUSED_COUNT,
+    G_LAZY_HASH,  # int64[capacity] hashes of the sets
     G_STAMP,  # number of the position closed last, so that the next table need not be cleared
     G_FRAME_STAMPS,  # int64[frames] stamp << 16 | number of the fresh node of this frame
     G_CONTEXTS,  # int64[MAX_CONTEXTS][CONTEXT_WORDS]
@@ -68,7 +70,7 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_CALL_STAMPS,  # int64[1 + call edges + operations] stamp << 16 | number of its list in the walk of this stamp
     G_LIBRARY,  # int64[frames][2] address of what `masks.library` knows of a frame, or 0; the frame's first state
     G_FIELDS,
-) = range(40)
+) = range(42)
 
 # ------------------------------------------------------------------------------- contexts
 # What one state does to the vocabulary, or below the trie nodes of a list, within its own frame. Past any of these
@@ -220,8 +222,9 @@ MAX_STEPS = 32
     B_MEMO_BUCKETS,
     B_MEMO_STEPS,  # number of the newest step
     B_MEMO_NODES,  # int64[MAX_STEPS] the stack nodes on a path
+    B_ARENA_NEXT,  # int64[slots] words of its arena that a slot may use before these are compacted
     B_FIELDS,
-) = range(92)
+) = range(93)
 #: Ways to a mask in one plan: the row that has waited longest, those that need least, and looking for what is there.
 LANE_OLDEST, LANE_CHEAPEST, LANE_LOOK, LANES = range(4)
 #: What each lane has for itself; the last five, also the looks.

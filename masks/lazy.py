@@ -2,7 +2,7 @@
 
 A set is a bitmap over positions. Sets that a sequence rests on are interned in the grammar's block;
 those met while a mask is computed live on the walk's own stack. When the table of interned sets is
-full, `compact` keeps those that live sequences need, the latest first.
+full, `lazy_make_room` keeps those that live sequences need, the latest first, with their numbers.
 """
 
 from __future__ import annotations
@@ -27,18 +27,22 @@ from .layout import (
     G_AUTOMATON,
     G_LAZY_CAPACITY,
     G_LAZY_COUNT,
+    G_LAZY_HASH,
     G_LAZY_MASK,
     G_LAZY_SETS,
     G_LAZY_TABLE,
     G_LAZY_TABLE_SIZE,
+    G_LAZY_UNUSED,
+    G_LAZY_UNUSED_COUNT,
     G_LAZY_WORDS,
     HEAD_STATES,
 )
 from .machine import AT_BYTE_CLASS, AT_LAZY_EDGE_START, AT_LAZY_EDGES, AT_LAZY_FINAL
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, shift_right, store_i32, store_i64
 
-#: Words of state sets that are moved in the time of one byte edge, when their table is full.
-COMPACTED_WORDS = 8
+#: When a table of sets is full: entries that are looked at in the time of one byte edge, and how long each place of a
+#: history takes, and each set that is kept, far from the last one.
+SWEPT_ENTRIES, HISTORY_COST = 8, 3
 
 
 @helper
@@ -115,7 +119,8 @@ def lazy_intern(grammar, address):  # type: ignore[no-untyped-def]
     sets = load_i64(grammar, G_LAZY_SETS)
     table = load_i64(grammar, G_LAZY_TABLE)
     size = load_i64(grammar, G_LAZY_TABLE_SIZE)
-    place = _hash_set(address, words) % size
+    h = _hash_set(address, words)
+    place = h % size
     while True:
         number = load_i32(table, place)
         if number < 0:
@@ -131,35 +136,41 @@ def lazy_intern(grammar, address):  # type: ignore[no-untyped-def]
         place += 1
         if place == size:
             place = 0
-    count = load_i64(grammar, G_LAZY_COUNT)
-    if count == load_i64(grammar, G_LAZY_CAPACITY):
-        return -1
-    stored = sets + 8 * words * count
+    unused = load_i64(grammar, G_LAZY_UNUSED_COUNT)
+    if unused > 0:
+        number = load_i32(load_i64(grammar, G_LAZY_UNUSED), unused - 1)
+        store_i64(grammar, G_LAZY_UNUSED_COUNT, unused - 1)
+    else:
+        number = load_i64(grammar, G_LAZY_COUNT)
+        if number == load_i64(grammar, G_LAZY_CAPACITY):
+            return -1
+        store_i64(grammar, G_LAZY_COUNT, number + 1)
+    stored = sets + 8 * words * number
     for word in range(words):
         store_i64(stored, word, load_i64(address, word))
-    store_i32(table, place, count)
-    store_i64(load_i64(grammar, G_LAZY_MASK), count, -1)
-    store_i64(grammar, G_LAZY_COUNT, count + 1)
-    return count
+    store_i64(load_i64(grammar, G_LAZY_HASH), number, h)
+    store_i32(table, place, number)
+    store_i64(load_i64(grammar, G_LAZY_MASK), number, -1)
+    return number
 
 
 @helper
-def lazy_compact(batch, grammar, renamed):  # type: ignore[no-untyped-def]
-    """Keep the sets that sequences of this grammar rest on, or may be rolled back to while half the table suffices.
+def lazy_make_room(batch, grammar):  # type: ignore[no-untyped-def]
+    """Take their numbers from the sets that no sequence of this grammar rests on or may be rolled back to.
 
-    `renamed` is int32 scratch for one number a set. Sequences whose older history does not fit can
-    no longer be rolled back that far.
+    Of what may only be rolled back to, half a table is kept at most: sequences whose older history does not fit can no
+    longer be rolled back that far. All of it is done at once (`docs/step_contract.md` has what it takes).
     """
-    # A mask that is being computed is known by the number of its set, which is about to be another's.
+    # A mask that is being computed is known by the number of its set, which may be another's soon.
     drop_job(batch, grammar, -1)
     capacity = load_i64(grammar, G_LAZY_CAPACITY)
-    words = load_i64(grammar, G_LAZY_WORDS)
-    sets = load_i64(grammar, G_LAZY_SETS)
-    history = load_i64(batch, B_HISTORY)
+    unused = load_i64(grammar, G_LAZY_UNUSED)
+    # While numbers are being marked, the place of each says whether its set is in use.
     for number in range(capacity):
-        store_i32(renamed, number, 0)
+        store_i32(unused, number, 0)
+    history = load_i64(batch, B_HISTORY)
     marked = 0
-    count(batch, COUNT_WORK, load_i64(grammar, G_LAZY_COUNT) * words // COMPACTED_WORDS)
+    places = 0
     tokens = load_i64(batch, B_ADVANCE_TOKEN)
     for back in range(-1, history):
         for slot in range(load_i64(batch, B_SLOTS)):
@@ -174,42 +185,28 @@ def lazy_compact(batch, grammar, renamed):  # type: ignore[no-untyped-def]
                 store_i64(load_i64(batch, B_OLDEST), slot, position + 1)
                 continue
             config = load_i64(batch, B_CONFIGS) + 8 * CONFIG_WORDS * (slot * history + position % history)
+            places += 1
             if load_i64(config, CONFIG_HEADS) > 0:
                 number = load_i64(config, CONFIG_FIRST_HEAD + HEAD_STATES)
-                if load_i32(renamed, number) == 0:
-                    store_i32(renamed, number, 1)
+                if load_i32(unused, number) == 0:
+                    store_i32(unused, number, 1)
                     marked += 1
     size = load_i64(grammar, G_LAZY_TABLE_SIZE)
-    table = load_i64(grammar, G_LAZY_TABLE)
-    masks = load_i64(grammar, G_LAZY_MASK)
+    table, hashes = load_i64(grammar, G_LAZY_TABLE), load_i64(grammar, G_LAZY_HASH)
     for place in range(size):
         store_i32(table, place, -1)
-    kept = 0
+    n = 0
     for number in range(load_i64(grammar, G_LAZY_COUNT)):
-        if load_i32(renamed, number) == 0:
+        if load_i32(unused, number) == 0:
+            store_i32(unused, n, number)
+            n += 1
             continue
-        source = sets + 8 * words * number
-        for word in range(words):
-            store_i64(sets + 8 * words * kept, word, load_i64(source, word))
-        store_i64(masks, kept, load_i64(masks, number))
-        store_i32(renamed, number, kept + 1)
-        place = _hash_set(source, words) % size
+        place = load_i64(hashes, number) % size
         while load_i32(table, place) >= 0:
             place = (place + 1) % size
-        store_i32(table, place, kept)
-        kept += 1
-    store_i64(grammar, G_LAZY_COUNT, kept)
-    for slot in range(load_i64(batch, B_SLOTS)):
-        if load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot) != grammar:
-            continue
-        last = load_i64(load_i64(batch, B_POSITION), slot)
-        if load_i32(tokens, slot) >= 0 and load_i64(load_i64(batch, B_ADVANCE_BYTES), slot) > 0:
-            last += 1
-        for position in range(load_i64(load_i64(batch, B_OLDEST), slot), last + 1):
-            config = load_i64(batch, B_CONFIGS) + 8 * CONFIG_WORDS * (slot * history + position % history)
-            if load_i64(config, CONFIG_HEADS) > 0:
-                number = load_i64(config, CONFIG_FIRST_HEAD + HEAD_STATES)
-                store_i64(config, CONFIG_FIRST_HEAD + HEAD_STATES, load_i32(renamed, number) - 1)
+        store_i32(table, place, number)
+    store_i64(grammar, G_LAZY_UNUSED_COUNT, n)
+    count(batch, COUNT_WORK, capacity // SWEPT_ENTRIES + HISTORY_COST * (places + marked))
 
 
 @helper

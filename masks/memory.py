@@ -65,6 +65,18 @@ def load_f64(typing_context, address, index):  # type: ignore[no-untyped-def]
     return types.float64(types.int64, types.int64), generate
 
 
+@intrinsic
+def store_f64(typing_context, address, index, value):  # type: ignore[no-untyped-def]
+    """Set element `index` of the float64 array at `address`."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        pointer = builder.inttoptr(arguments[0], ir.DoubleType().as_pointer())
+        builder.store(arguments[2], builder.gep(pointer, [arguments[1]]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.float64), generate
+
+
 #: ``store_x(address, index, value)``.
 store_u8 = _make_store(8)
 store_i32 = _make_store(32)

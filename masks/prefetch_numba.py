@@ -1,25 +1,32 @@
-"""What the background thread does with a batch while the model runs forward: masks that rows wait for, then successors.
+"""What the background thread does with batches while the model runs forward: masks that rows wait for, and successors.
 
-While it runs the batch is its own: `masks.prefetch` hands it over and takes it back, so there is never more than one
-writer. The work is that of the step itself, in slices: `step.plan_rows` for the waiting rows; for the others, one token
-ahead, `advance.advance_rows`, `step.plan_rows`, and the row is put back. Between slices it asks whether it is to stop.
+While it runs the batches are its own: `masks.prefetch` hands them over and takes them back, so there is never more than
+one writer. The work is that of the step itself, in slices: `step.plan_rows` for the rows that wait; for the others, one
+token ahead, `advance.advance_rows`, `step.plan_rows` with an unfinished mask of its own, and the row is put back.
+Between slices it asks whether it is to stop.
+
+Whose turn it is: each batch has been served for its work over its weight, and within a batch each row with tokens to
+follow for its work over its share; whoever has been served least comes next. Whoever had nothing to do for a while
+counts as served as long as the one that was served last, so that nothing is saved up. The rows that wait count as one,
+which has the shares of them all, or as much as all rows with tokens to follow if that is more; among each other they
+come as in a step (`masks.lanes`). A token whose mask takes more than a turn is set aside, and tried again with four
+times as much once its row's other tokens have had their turns. So what one row's masks take comes out of its own part,
+however much it is.
 """
 
 from __future__ import annotations
 
 from .._numba import helper, kernel
-from ..grammar.automaton import H_FLAGS, RECURSIVE
-from .history import config_at, current_config
-from .lanes import drop_job
+from .foresight import candidates_of, count_ahead
+from .fuel import count, work_done
+from .history import config_at
+from .lanes import drop_job, share_of, switch_lane
 from .layout import (
-    B_ARENAS,
     B_COUNTERS,
     B_DENSE_USED,
     B_EPOCH,
     B_HALF,
-    B_LIST_LENGTH,
-    B_LIST_OFFSET,
-    B_LIST_TOKENS,
+    B_LANES,
     B_LIST_TOKENS_HALF,
     B_LIST_TOKENS_USED,
     B_LIST_USED,
@@ -30,83 +37,83 @@ from .layout import (
     B_SLOT_GRAMMAR,
     B_SLOTS,
     B_WAITING,
-    BLOCK_COUNT,
-    BLOCK_TRIPLES,
-    CONFIG_BLOCK,
     CONFIG_FLAGS,
-    CONFIG_HEADS,
     COUNT_CONTEXTS,
     COUNT_MASKS,
     COUNT_WORK,
     COUNTERS,
     FINISHED,
-    G_AUTOMATON,
-    G_NUMBER,
-    KIND_LIST,
-    KIND_SHIFT,
-    KIND_SINGLE,
-    MASK_INDEX,
+    LANE_OLDEST,
     MAX_LIST,
     PENDING,
     READY,
 )
-from .lazy import mix
-from .machine import head_at, top_state
-from .memory import call_kernel_6, call_kernel_7, load_i32, load_i64, load_u8, shift_right, store_i32, store_i64
-from .step import DRAFT
-
-#: Tokens that are followed from one row: at most so many, and as many are remembered for each place of a grammar.
-SUCCESSORS = 4
-#: Places of grammars whose next tokens are remembered; 72 bytes each.
-PLACES = 1 << 12
-#: Key, then (token, times) of each.
-PLACE_WORDS = 1 + 2 * SUCCESSORS
-#: Times are halved when one of them reaches this.
-MOST_TIMES = 1 << 16
-
-(
-    P_BATCH,  # address of the batch's block
-    P_PLAN_ROWS,  # address of the kernel step.plan_rows
-    P_ADVANCE_ROWS,  # address of the kernel advance.advance_rows
-    P_STOP,  # 1: stop after this slice
-    P_SLICE,  # fuel between two looks at P_STOP
-    P_FUEL,  # fuel of one run
-    P_EPOCH,  # pool epoch of the plan whose masks are in use meanwhile
-    P_ROWS,  # rows of that plan
-    P_SLOTS,  # int32[slots] their slots
-    P_MASKS,  # int32[slots] their mask ids
-    P_STATUS,  # uint8[slots] their status
-    P_WAIT_SLOTS,  # int32[slots] those that wait
-    P_OUT_MASKS,  # int32[slots] scratch for plan_rows
-    P_OUT_END,  # uint32[slots]
-    P_OUT_STATUS,  # uint8[slots]
-    P_TOKEN,  # int32[SUCCESSORS] scratch: tokens to follow
-    P_KEPT,  # int64[COUNTERS] the batch's counters, which are those of steps
-    P_PLACES,  # int64[PLACES][PLACE_WORDS]
-    P_MADE,  # int32[slots][SUCCESSORS] tokens that lead to masks made ahead; -1
-    P_MADE_AT,  # int64[slots] tokens that the slot had then
-    P_EXPECT,  # int64[slots] 1 + position at which a mask made ahead is the row's, 0: none
-    P_COUNTERS,  # int64[PREFETCH_COUNTERS]
-    P_FIELDS,
-) = range(23)
-(
+from .memory import (
+    call_kernel_6,
+    call_kernel_7,
+    count_trailing_zeros,
+    load_f64,
+    load_i32,
+    load_i64,
+    load_u8,
+    store_f64,
+    store_i32,
+    store_i64,
+    store_u8,
+)
+from .prefetch_fields import (
+    P_ADVANCE_ROWS,
+    P_BATCH,
+    P_DONE,
+    P_EFFORT,
+    P_EPOCH,
+    P_EXPECT,
+    P_KEPT,
+    P_LANES,
+    P_MADE,
+    P_MADE_AT,
+    P_NEXT,
+    P_NOW,
+    P_ONE,
+    P_OPEN,
+    P_OUT_END,
+    P_OUT_MASKS,
+    P_OUT_STATUS,
+    P_PLAN_ROWS,
+    P_ROWS,
+    P_SERVED,
+    P_SLICE,
+    P_SLOTS,
+    P_SPENT,
+    P_STATUS,
+    P_TOKEN,
+    P_WAIT_SLOTS,
+    P_WAITING,
+    PREFETCH_AHEAD,
+    PREFETCH_ASIDE,
+    PREFETCH_FINISHED,
+    PREFETCH_FULL,
     PREFETCH_RUNS,
-    PREFETCH_WORK,  # units of fuel spent
-    PREFETCH_FINISHED,  # masks finished that rows waited for
-    PREFETCH_AHEAD,  # masks made for a token that had not been chosen
-    PREFETCH_TRIED,  # tokens followed
-    PREFETCH_HITS,  # rows that a plan found READY by one of those masks
-    PREFETCH_MISSES,  # rows that a plan left PENDING
-    PREFETCH_WASTED,  # masks made for a token that was not chosen
-    PREFETCH_FULL,  # runs that ended because the pool was full
-    PREFETCH_COUNTERS,
-) = range(10)
+    PREFETCH_TRIED,
+    PREFETCH_WAITED,
+    PREFETCH_WORK,
+    Q_ACTIVE,
+    Q_COUNT,
+    Q_FUEL,
+    Q_MEMBERS,
+    Q_NOW,
+    Q_SERVED,
+    Q_STOP,
+    Q_WEIGHTS,
+    SUCCESSORS,
+)
+from .step import DRAFT, ROWS_A_UNIT
 
-
-@helper
-def _count(block, counter, amount):  # type: ignore[no-untyped-def]
-    counters = load_i64(block, P_COUNTERS)
-    store_i64(counters, counter, load_i64(counters, counter) + amount)
+#: Units of work that a token is followed for in one turn at first, and how many times as much at each further try. So
+#: what was left unfinished is at most a third of the last try.
+FIRST_TURN, NEXT_TURN = 4096, 4
+#: Instead of a row: those that wait, or no one.
+_WAITING, _NO_ONE = -1, -2
 
 
 @helper
@@ -143,246 +150,220 @@ def _plan(block, slots, rows):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _goes_on(block, begin):  # type: ignore[no-untyped-def]
-    """Not stopped, fuel left, and room in the pool?"""
-    counters = load_i64(load_i64(block, P_BATCH), B_COUNTERS)
-    if load_i64(block, P_STOP) != 0 or load_i64(counters, COUNT_WORK) - begin >= load_i64(block, P_FUEL):
-        return False
-    if _room(block):
-        return True
-    _count(block, PREFETCH_FULL, 1)
-    return False
-
-
-@helper
-def _finish_waiting(block, begin):  # type: ignore[no-untyped-def]
-    """Finish the masks of the rows that wait. False: not all of them."""
+def _begin(block):  # type: ignore[no-untyped-def]
+    """Which rows wait for their masks, and which have tokens to follow; the batch's counters are kept."""
     batch = load_i64(block, P_BATCH)
-    slots, status = load_i64(block, P_SLOTS), load_i64(block, P_STATUS)
-    waiting, out = load_i64(block, P_WAIT_SLOTS), load_i64(block, P_OUT_STATUS)
-    expect, positions = load_i64(block, P_EXPECT), load_i64(batch, B_POSITION)
-    grammars = load_i64(batch, B_SLOT_GRAMMAR)
+    counters, kept = load_i64(batch, B_COUNTERS), load_i64(block, P_KEPT)
+    for i in range(COUNTERS):
+        store_i64(kept, i, load_i64(counters, i))
+    count_ahead(block, PREFETCH_RUNS, 1)
+    slots, status, opened = load_i64(block, P_SLOTS), load_i64(block, P_STATUS), load_i64(block, P_OPEN)
+    positions, grammars = load_i64(batch, B_POSITION), load_i64(batch, B_SLOT_GRAMMAR)
+    made_at = load_i64(block, P_MADE_AT)
     n = 0
     for row in range(load_i64(block, P_ROWS)):
+        slot = load_i32(slots, row)
+        store_u8(opened, row, 0)
         # The sequence may have gone since the plan.
-        if load_u8(status, row) == PENDING and load_i64(grammars, load_i32(slots, row)) != 0:
-            store_i32(waiting, n, load_i32(slots, row))
+        if slot < 0 or load_i64(grammars, slot) == 0:
+            continue
+        if load_u8(status, row) == PENDING:
+            store_i32(load_i64(block, P_WAIT_SLOTS), n, slot)
             n += 1
-    while n > 0:
-        if not _goes_on(block, begin):
-            return False
-        _plan(block, waiting, n)
-        left = 0
-        for i in range(n):
-            slot = load_i32(waiting, i)
-            if load_u8(out, i) == PENDING:
-                store_i32(waiting, left, slot)
-                left += 1
-            elif load_u8(out, i) == READY:
-                store_i64(expect, slot, load_i64(positions, slot) + 1)
-                _count(block, PREFETCH_FINISHED, 1)
-        n = left
-    return True
+        elif load_u8(status, row) == READY:
+            store_u8(opened, row, 1)
+            if load_i64(made_at, slot) != load_i64(positions, slot):
+                store_i64(made_at, slot, load_i64(positions, slot))
+                store_i64(load_i64(block, P_DONE), slot, 0)
+                store_i64(load_i64(block, P_NEXT), slot, 0)
+                store_i64(load_i64(block, P_EFFORT), slot, FIRST_TURN)
+                for i in range(SUCCESSORS):
+                    store_i32(load_i64(block, P_MADE) + 4 * SUCCESSORS * slot, i, -1)
+    store_i64(block, P_WAITING, n)
 
 
 @helper
-def _place_of(block, slot):  # type: ignore[no-untyped-def]
-    """Address of the slot's place in its grammar, and its key: the states that it may be in, not its stack."""
+def _end(block):  # type: ignore[no-untyped-def]
+    """The batch's counters are as before: they are of steps."""
+    counters, kept = load_i64(load_i64(block, P_BATCH), B_COUNTERS), load_i64(block, P_KEPT)
+    count_ahead(block, PREFETCH_WORK, load_i64(counters, COUNT_WORK) - load_i64(kept, COUNT_WORK))
+    for i in range(COUNTERS):
+        store_i64(counters, i, load_i64(kept, i))
+
+
+@helper
+def _choose(block):  # type: ignore[no-untyped-def]
+    """(row whose turn it is, _WAITING or _NO_ONE; how long it has been served; its weight)."""
     batch = load_i64(block, P_BATCH)
-    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
-    config = current_config(batch, slot)
-    key = mix(0x13198A2E03707344, load_i64(grammar, G_NUMBER))
-    if load_i64(config, CONFIG_HEADS) > 0:
-        if load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS) & RECURSIVE:
-            heads = load_i64(load_i64(batch, B_ARENAS), slot) + 8 * load_i64(config, CONFIG_BLOCK)
-            for i in range(load_i64(heads, BLOCK_COUNT)):
-                key = mix(key, load_i64(heads, BLOCK_TRIPLES + 3 * i + 1))
-        else:
-            for i in range(load_i64(config, CONFIG_HEADS)):
-                key = mix(key, top_state(head_at(config, i)))
-    place = load_i64(block, P_PLACES) + 8 * PLACE_WORDS * (shift_right(key, 1) % PLACES)
-    return place, key | 1
+    slots, opened, served = load_i64(block, P_SLOTS), load_i64(block, P_OPEN), load_i64(block, P_SERVED)
+    now = load_f64(load_i64(block, P_NOW), 0)
+    waiting = load_i64(block, P_WAITING)
+    chosen, least, weight = _NO_ONE, 0.0, 0.0
+    if waiting > 0:
+        chosen, least = _WAITING, max(load_f64(served, load_i64(batch, B_SLOTS)), now)
+    total = 0.0
+    for row in range(load_i64(block, P_ROWS)):
+        if load_u8(opened, row) == 0:
+            continue
+        slot = load_i32(slots, row)
+        share = share_of(batch, slot)
+        total += share
+        at = max(load_f64(served, slot), now)
+        if chosen == _NO_ONE or at < least:
+            chosen, least, weight = row, at, share
+    if chosen == _WAITING:
+        for i in range(waiting):
+            weight += share_of(batch, load_i32(load_i64(block, P_WAIT_SLOTS), i))
+        weight = max(weight, total)
+    return chosen, least, weight
 
 
 @helper
-def _candidates(block, row):  # type: ignore[no-untyped-def]
-    """Write the tokens to follow from a row to P_TOKEN: the only ones there are, or usual ones. Returns how many."""
+def _serve_waiting(block):  # type: ignore[no-untyped-def]
+    """A slice for the rows that wait."""
     batch = load_i64(block, P_BATCH)
-    tokens = load_i64(block, P_TOKEN)
-    mask = load_i32(load_i64(block, P_MASKS), row)
-    kind, index = mask >> KIND_SHIFT, mask & MASK_INDEX
-    if mask >= 0 and kind == KIND_SINGLE:
-        store_i32(tokens, 0, index)
-        return 1
-    if mask >= 0 and kind == KIND_LIST:
-        length = load_i32(load_i64(batch, B_LIST_LENGTH), index)
-        if length <= SUCCESSORS:
-            source = load_i64(batch, B_LIST_TOKENS) + 4 * load_i32(load_i64(batch, B_LIST_OFFSET), index)
-            for i in range(length):
-                store_i32(tokens, i, load_i32(source, i))
-            return length
-    place, key = _place_of(block, load_i32(load_i64(block, P_SLOTS), row))
-    if load_i64(place, 0) != key:
-        return 0
-    n = 0
-    below = MOST_TIMES + 1
-    before = -1
-    # By times, the highest first; among equal ones in the order of the places.
-    while n < SUCCESSORS:
-        best, most = -1, 0
-        for i in range(SUCCESSORS):
-            times = load_i64(place, 2 + 2 * i)
-            if times > most and (times < below or (times == below and i > before)):
-                best, most = i, times
-        if best < 0:
-            break
-        store_i32(tokens, n, load_i64(place, 1 + 2 * best))
-        below, before = most, best
-        n += 1
-    return n
+    waiting, out = load_i64(block, P_WAIT_SLOTS), load_i64(block, P_OUT_STATUS)
+    n = load_i64(block, P_WAITING)
+    _plan(block, waiting, n)
+    left = 0
+    for i in range(n):
+        slot = load_i32(waiting, i)
+        if load_u8(out, i) == PENDING:
+            store_i32(waiting, left, slot)
+            left += 1
+        elif load_u8(out, i) == READY:
+            store_i64(load_i64(block, P_EXPECT), slot, load_i64(load_i64(batch, B_POSITION), slot) + 1)
+            count_ahead(block, PREFETCH_FINISHED, 1)
+    store_i64(block, P_WAITING, left)
 
 
 @helper
-def _follow(block, slot, place, begin):  # type: ignore[no-untyped-def]
-    """Make the mask that the slot will have after token number `place` of P_TOKEN. False: stopped before it was done.
+def _follow(group, block, row, left):  # type: ignore[no-untyped-def]
+    """Make the mask that the row will have after the next of its tokens, with at most about `left` units of fuel.
 
-    The slot is moved on by that token, and put back. Its new configuration stands in a place of the history that is
-    never part of it, and on an arena at the end, where the next one may move it.
+    The row is moved on by that token, and put back. Its new configuration stands in a place of the history that is
+    never part of it, and on an arena at the end, where the next one may move it. What is unfinished is forgotten.
     """
     batch = load_i64(block, P_BATCH)
+    slot = load_i32(load_i64(block, P_SLOTS), row)
+    following, efforts, finished = load_i64(block, P_NEXT), load_i64(block, P_EFFORT), load_i64(block, P_DONE)
+    every = (1 << candidates_of(block, row)) - 1
+    left_over = every & ~load_i64(finished, slot)
+    if left_over == 0:
+        store_u8(load_i64(block, P_OPEN), row, 0)
+        return
+    behind = left_over & (-1 << load_i64(following, slot))
+    if behind == 0:  # a round is over: those that were set aside come again
+        behind = left_over
+        store_i64(efforts, slot, NEXT_TURN * load_i64(efforts, slot))
+    place, effort = count_trailing_zeros(behind), load_i64(efforts, slot)
     positions, oldest = load_i64(batch, B_POSITION), load_i64(batch, B_OLDEST)
     waiting, known = load_i64(batch, B_WAITING), load_i64(batch, B_ROW_MASK)
     mask = load_i64(known, slot)
     position, first, since = load_i64(positions, slot), load_i64(oldest, slot), load_i64(waiting, slot)
-    one = load_i64(block, P_WAIT_SLOTS)
+    one, out = load_i64(block, P_ONE), load_i64(block, P_OUT_STATUS)
     token = load_i64(block, P_TOKEN) + 4 * place
-    out = load_i64(block, P_OUT_STATUS)
     store_i32(one, 0, slot)
-    _count(block, PREFETCH_TRIED, 1)
-    taken = call_kernel_6(load_i64(block, P_ADVANCE_ROWS), batch, one, 1, token, out, DRAFT)
+    begin = work_done(batch)
     done = True
-    if taken == 1:
+    if call_kernel_6(load_i64(block, P_ADVANCE_ROWS), batch, one, 1, token, out, DRAFT) == 1:
         before = _made(batch)
-        if load_i64(config_at(batch, slot, position + 1), CONFIG_FLAGS) & FINISHED == 0:
-            done = False
-            while not done and _goes_on(block, begin):
-                _plan(block, one, 1)
-                done = load_u8(out, 0) != PENDING
-        if done and _made(batch) != before and load_u8(out, 0) == READY:
+        lanes = load_i64(batch, B_LANES)
+        store_i64(batch, B_LANES, load_i64(block, P_LANES))
+        most = min(effort, left)
+        goes_on = load_i64(config_at(batch, slot, position + 1), CONFIG_FLAGS) & FINISHED == 0
+        done = not goes_on
+        while goes_on:
+            _plan(block, one, 1)
+            done = load_u8(out, 0) != PENDING
+            goes_on = not done and work_done(batch) - begin < most and load_i64(group, Q_STOP) == 0 and _room(block)
+        if _made(batch) != before and load_u8(out, 0) == READY:
             made = load_i64(block, P_MADE) + 4 * SUCCESSORS * slot
             for i in range(SUCCESSORS):
                 if load_i32(made, i) < 0:
                     store_i32(made, i, load_i32(token, 0))
                     break
-            _count(block, PREFETCH_AHEAD, 1)
-        drop_job(batch, 0, slot)  # what is unfinished is not of where the slot is
+            count_ahead(block, PREFETCH_AHEAD, 1)
+        drop_job(batch, 0, slot)
+        store_i64(batch, B_LANES, lanes)
+        switch_lane(batch, LANE_OLDEST)
         store_i64(positions, slot, position)
         store_i64(oldest, slot, first)
         store_i64(waiting, slot, since)
         store_i64(known, slot, mask)
+    store_i64(following, slot, place + 1)
+    if done:
+        count_ahead(block, PREFETCH_TRIED, 1)
+        store_i64(finished, slot, load_i64(finished, slot) | (1 << place))
+    else:
+        count_ahead(block, PREFETCH_ASIDE, 1)
+
+
+@helper
+def _turn(group, block, left):  # type: ignore[no-untyped-def]
+    """Serve whoever has been served least, with at most about `left` units of fuel. Returns the work done.
+
+    Negative: nothing is left to do, or there is no room for it.
+    """
+    batch = load_i64(block, P_BATCH)
+    row, at, weight = _choose(block)
+    if row == _NO_ONE:
+        return -1
+    if not _room(block):
+        count_ahead(block, PREFETCH_FULL, 1)
+        return -1
+    begin = work_done(batch)
+    count(batch, COUNT_WORK, 1 + load_i64(block, P_ROWS) // ROWS_A_UNIT)
+    who = load_i64(batch, B_SLOTS)
+    if row == _WAITING:
+        _serve_waiting(block)
+    else:
+        who = load_i32(load_i64(block, P_SLOTS), row)
+        _follow(group, block, row, left)
+    done = work_done(batch) - begin
+    if row == _WAITING:
+        count_ahead(block, PREFETCH_WAITED, done)
+    else:
+        spent = load_i64(block, P_SPENT)
+        store_i64(spent, who, load_i64(spent, who) + done)
+    store_f64(load_i64(block, P_SERVED), who, at + done / weight)
+    store_f64(load_i64(block, P_NOW), 0, at)
     return done
 
 
 @kernel("int64(int64)")
-def run_prefetch(block):  # type: ignore[no-untyped-def]
-    """Work ahead until P_STOP is set, the fuel is spent, the pool is full, or nothing is left to do.
+def run_prefetch(group):  # type: ignore[no-untyped-def]
+    """Work ahead until Q_STOP is set, the fuel is spent, the pools are full, or nothing is left to do.
 
-    The batch's counters are as before: they are of steps. Returns the work done.
+    `group`: the thread's block, of the Q_ fields. Returns the work done.
     """
-    batch = load_i64(block, P_BATCH)
-    counters, kept = load_i64(batch, B_COUNTERS), load_i64(block, P_KEPT)
-    positions, grammars = load_i64(batch, B_POSITION), load_i64(batch, B_SLOT_GRAMMAR)
-    for i in range(COUNTERS):
-        store_i64(kept, i, load_i64(counters, i))
-    begin = load_i64(counters, COUNT_WORK)
-    _count(block, PREFETCH_RUNS, 1)
-    goes_on = _finish_waiting(block, begin)
-    for row in range(load_i64(block, P_ROWS)):
-        if not goes_on or load_i64(block, P_STOP) != 0:
-            break
-        slot = load_i32(load_i64(block, P_SLOTS), row)
-        if slot < 0 or load_u8(load_i64(block, P_STATUS), row) != READY or load_i64(grammars, slot) == 0:
-            continue
-        made = load_i64(block, P_MADE) + 4 * SUCCESSORS * slot
-        if load_i64(load_i64(block, P_MADE_AT), slot) != load_i64(positions, slot):
-            store_i64(load_i64(block, P_MADE_AT), slot, load_i64(positions, slot))
-            for i in range(SUCCESSORS):
-                store_i32(made, i, -1)
-        n = _candidates(block, row)
+    members, weights = load_i64(group, Q_MEMBERS), load_i64(group, Q_WEIGHTS)
+    served, active = load_i64(group, Q_SERVED), load_i64(group, Q_ACTIVE)
+    now = load_i64(group, Q_NOW)
+    n = load_i64(group, Q_COUNT)
+    for i in range(n):
+        store_i64(active, i, 1 if load_f64(weights, i) > 0.0 else 0)
+        if load_f64(weights, i) > 0.0:
+            _begin(load_i64(members, i))
+    fuel = load_i64(group, Q_FUEL)
+    work = 0
+    while work < fuel and load_i64(group, Q_STOP) == 0:
+        chosen, least = -1, 0.0
         for i in range(n):
-            if goes_on:
-                goes_on = load_i64(block, P_STOP) == 0 and _room(block) and _follow(block, slot, i, begin)
-    work = load_i64(counters, COUNT_WORK) - begin
-    _count(block, PREFETCH_WORK, work)
-    for i in range(COUNTERS):
-        store_i64(counters, i, load_i64(kept, i))
+            if load_i64(active, i) != 0:
+                at = max(load_f64(served, i), load_f64(now, 0))
+                if chosen < 0 or at < least:
+                    chosen, least = i, at
+        if chosen < 0:
+            break
+        done = _turn(group, load_i64(members, chosen), fuel - work)
+        if done < 0:
+            store_i64(active, chosen, 0)
+            continue
+        work += done
+        store_f64(served, chosen, least + done / load_f64(weights, chosen))
+        store_f64(now, 0, least)
+    for i in range(n):
+        if load_f64(weights, i) > 0.0:
+            _end(load_i64(members, i))
     return work
-
-
-@kernel("void(int64, int64, int64, int64)")
-def learn_rows(block, slots, rows, tokens):  # type: ignore[no-untyped-def]
-    """Before an advance: count each row's token (int32[rows]) at its place, and see whether its mask was made ahead."""
-    batch = load_i64(block, P_BATCH)
-    positions, grammars = load_i64(batch, B_POSITION), load_i64(batch, B_SLOT_GRAMMAR)
-    expect, made_at = load_i64(block, P_EXPECT), load_i64(block, P_MADE_AT)
-    for row in range(rows):
-        slot, token = load_i32(slots, row), load_i32(tokens, row)
-        if slot < 0 or token < 0 or load_i64(grammars, slot) == 0:
-            continue
-        position = load_i64(positions, slot)
-        store_i64(expect, slot, 0)
-        if load_i64(made_at, slot) == position:
-            made = load_i64(block, P_MADE) + 4 * SUCCESSORS * slot
-            for i in range(SUCCESSORS):
-                if load_i32(made, i) == token:
-                    store_i64(expect, slot, position + 2)
-                elif load_i32(made, i) >= 0:
-                    _count(block, PREFETCH_WASTED, 1)
-            store_i64(made_at, slot, -1)
-        place, key = _place_of(block, slot)
-        if load_i64(place, 0) != key:
-            # Another place has this entry: it loses it when it has been seen less often than others came by.
-            most = 0
-            for i in range(SUCCESSORS):
-                times = max(load_i64(place, 2 + 2 * i) - 1, 0)
-                store_i64(place, 2 + 2 * i, times)
-                most = max(most, times)
-            if most > 0:
-                continue
-            store_i64(place, 0, key)
-            for i in range(2 * SUCCESSORS):
-                store_i64(place, 1 + i, 0)
-        at, least = 0, MOST_TIMES + 1
-        for i in range(SUCCESSORS):
-            times = load_i64(place, 2 + 2 * i)
-            if times > 0 and load_i64(place, 1 + 2 * i) == token:
-                at, least = i, -1
-            elif least >= 0 and times < least:
-                at, least = i, times
-        if least > 0:
-            # All are taken by others: the rarest loses one (as Misra and Gries count, but of one token at a time).
-            store_i64(place, 2 + 2 * at, least - 1)
-            continue
-        if least == 0:
-            store_i64(place, 1 + 2 * at, token)
-        times = load_i64(place, 2 + 2 * at) + 1
-        store_i64(place, 2 + 2 * at, times)
-        if times == MOST_TIMES:
-            for i in range(SUCCESSORS):
-                store_i64(place, 2 + 2 * i, shift_right(load_i64(place, 2 + 2 * i), 1))
-
-
-@kernel("void(int64, int64, int64, int64)")
-def score_rows(block, slots, rows, status):  # type: ignore[no-untyped-def]
-    """After a plan: count the rows that were READY by a mask made ahead, and those that were PENDING."""
-    expect = load_i64(block, P_EXPECT)
-    positions = load_i64(load_i64(block, P_BATCH), B_POSITION)
-    for row in range(rows):
-        slot = load_i32(slots, row)
-        if slot < 0:
-            continue
-        if load_u8(status, row) == PENDING:
-            _count(block, PREFETCH_MISSES, 1)
-        elif load_u8(status, row) == READY and load_i64(expect, slot) == load_i64(positions, slot) + 1:
-            _count(block, PREFETCH_HITS, 1)
-        store_i64(expect, slot, 0)

@@ -18,12 +18,13 @@ from .layout import (
     G_FRAME_STAMPS,
     G_KINDS,
     G_LAZY_CAPACITY,
+    G_LAZY_HASH,
     G_LAZY_LOOP,
     G_LAZY_MASK,
-    G_LAZY_RENAMED,
     G_LAZY_SETS,
     G_LAZY_TABLE,
     G_LAZY_TABLE_SIZE,
+    G_LAZY_UNUSED,
     G_LAZY_WORDS,
     G_LIBRARY,
     G_LIVE,
@@ -186,7 +187,8 @@ class Resident:
             block.set_array(G_LAZY_TABLE, np.full(2 * capacity, -1, np.int32))
             block.set_number(G_LAZY_TABLE_SIZE, 2 * capacity)
             block.set_array(G_LAZY_MASK, np.full(capacity, -1, np.int64))
-            block.set_array(G_LAZY_RENAMED, np.zeros(capacity, np.int32))
+            block.set_array(G_LAZY_UNUSED, np.zeros(capacity, np.int32))
+            block.set_array(G_LAZY_HASH, np.zeros(capacity, np.int64))
             loops = np.zeros((positions, 3), np.int64)
             scratch = np.zeros((5, self.lazy_words), np.int64)
             lazy_loops(automaton.address, self.lazy_words, scratch.ctypes.data, loops)

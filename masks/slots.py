@@ -197,6 +197,16 @@ class Slots:
         return self._address
 
     @property
+    def memory(self) -> Block:
+        """The batch's block."""
+        return self._block
+
+    def lanes_ahead(self) -> int:
+        """`blocks.Lanes.give_ahead`."""
+        self.prefetch_stop()
+        return self._lanes.give_ahead()
+
+    @property
     def words(self) -> int:
         """int64 words of a mask."""
         return self._tables.words
@@ -229,7 +239,7 @@ class Slots:
         resident = self._in_use(slot)
         self._forget_row(slot)
         if self.prefetcher is not None:
-            self.prefetcher.forget(slot)
+            self.prefetcher.begin(slot)
         if not _advance.start(self._address, slot):
             if resident.compiled.automaton.flags & RECURSIVE:
                 raise StackLimitError("the grammar has too many open ways to begin a text")
@@ -242,6 +252,8 @@ class Slots:
             raise ValueError(f"all {self.slots} slots are taken")
         other = self._free.pop()
         self._of_slot[other] = resident
+        if self.prefetcher is not None:
+            self.prefetcher.begin(other)
         self._give_arena(other)
         _advance.fork_slot(self._address, slot, other)
         resident.users += 1
@@ -259,6 +271,8 @@ class Slots:
         if not 0 <= n <= position - oldest:
             raise ValueError(f"cannot take back {n} tokens: {position - oldest} are kept (max_rollback)")
         self._forget_row(slot)
+        if self.prefetcher is not None:
+            self.prefetcher.forget(slot)
         arrays[B_POSITION][slot] = position - n
 
     def prefetch_stop(self) -> None:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import signal
-import subprocess
-import sys
 from typing import Any
 
-from ..messages import Channel, unnamed_file
+from ..messages import Channel, program_of, start_helper, unnamed_file
 from .jobs import Job
 from .limits import ServiceLimits
 
 _PACKAGE = __name__.rpartition(".")[0]
 #: What a worker calls for each job, and the program that makes a process a worker.
 JOB_FUNCTION = f"{_PACKAGE}.worker:compile_job"
-_PROGRAM = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[2]); "
-    f"from {_PACKAGE}.worker import main; main(int(sys.argv[1]))"
-)
+_PROGRAM = program_of(f"{_PACKAGE}.worker")
 #: Libraries that would start threads of their own: a compile uses one.
 _ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -46,15 +40,7 @@ class WorkerProcess:
         self._bounds = bounds
         self.channel, theirs = Channel.pair()
         try:
-            paths = json.dumps([path or os.getcwd() for path in sys.path])
-            # Its standard output is the service's, of which nobody expects a worker's words.
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), paths],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                env={**os.environ, **_ENVIRONMENT},
-            )
+            self._process = start_helper(_PROGRAM, theirs, _ENVIRONMENT)
         except BaseException:
             self.channel.close()
             raise

@@ -13,7 +13,7 @@ class AdmissionClass:
 
     #: What `Request.admission` calls it.
     name: str
-    #: Its part of a step's fuel, relative to the other classes that have rows then.
+    #: Its part of a step's fuel and of prefetch, relative to the other classes that have rows then.
     weight: int = 1
     #: Lanes that its tenants are spread over, each with an equal part of that fuel. A tenant's rows are in one lane,
     #: and only tenants of one lane can hold each other up. A lane takes some 30 MB with 128k tokens and 64 slots.

@@ -108,6 +108,11 @@ class Rows:
             self._batch_slots[row] = NO_SLOT
 
     @property
+    def batch(self) -> Batch:
+        """What steps the rows' grammars."""
+        return self._batch
+
+    @property
     def plan_left(self) -> int:
         """What the plans of this step have left of its fuel."""
         return self._plan_left

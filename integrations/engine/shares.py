@@ -1,13 +1,14 @@
 """Rows in lanes that share a step's fuel: what one lane's grammars need does not come out of another's part.
 
-A lane is a `Rows` of its own, so it has its own unfinished mask, mask pool, contexts and prefetch thread. The price is
-memory, a few calls more in a step, and that a grammar used in two lanes has its masks made in each.
+A lane is a `Rows` of its own, so it has its own unfinished mask, mask pool and contexts. One thread makes masks ahead
+for all of them, in turn and by their weights. The price is memory, a few calls more in a step, and that a grammar used
+in two lanes has its masks made in each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from ...masks.arena import ACCEPTED
 from ...masks.layout import PENDING, READY
 from ...masks.outcome import Outcome
+from ...masks.prefetch import PrefetchGroup
 from ...masks.sampling import SampleResult
 from ...masks.vocabulary import Vocabulary
 from .admission import Admission, AdmissionClass
@@ -59,12 +61,13 @@ class SharedRows:
     ) -> None:
         self._admission = admission
         self.lanes = [
-            Lane(
-                one, Rows(vocabulary, slots, width, budget_us, pool_masks, prefetch=prefetch), np.zeros(slots, np.bool_)
-            )
+            Lane(one, Rows(vocabulary, slots, width, budget_us, pool_masks), np.zeros(slots, np.bool_))
             for one in (admission.structured, admission.untrusted)
             for _ in range(one.lanes)
         ]
+        self._prefetch = prefetch
+        #: Makes masks ahead; None before the first forward pass with prefetch.
+        self.ahead: PrefetchGroup | None = None
         first = self.lanes[0].rows
         #: As in `Rows`.
         self.budget = first.budget
@@ -128,14 +131,19 @@ class SharedRows:
         self._hand_over(decoding)
         return self._whole(decoding)
 
-    def _share(self) -> None:
-        """Give each lane that takes part its part of the step's fuel; one that begins within the step has none."""
+    def _classes(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Of each class that takes part: how many lanes of it do, and its weight."""
         lanes: dict[str, int] = {}
         weights: dict[str, int] = {}
         for lane in self._active:
             name = lane.belongs_to.name
             lanes[name] = lanes.get(name, 0) + 1
             weights[name] = lane.belongs_to.weight
+        return lanes, weights
+
+    def _share(self) -> None:
+        """Give each lane that takes part its part of the step's fuel; one that begins within the step has none."""
+        lanes, weights = self._classes()
         total = sum(weights.values())
         for lane in self.lanes:
             if lane not in self._active:
@@ -184,20 +192,29 @@ class SharedRows:
 
     @contextmanager
     def prefetching(self) -> Iterator[None]:
-        """See `Rows.prefetching`; each lane that takes part has a thread of its own."""
-        with ExitStack() as stack:
-            for lane in self._active:
-                stack.enter_context(lane.rows.prefetching())
+        """See `Rows.prefetching`. Lanes that take part have parts of what is done ahead as of a step's fuel."""
+        if self._prefetch and self._active:
+            if self.ahead is None:
+                self.ahead = PrefetchGroup([lane.rows.batch for lane in self.lanes])
+            lanes, weights = self._classes()
+            names = [lane.belongs_to.name if lane in self._active else "" for lane in self.lanes]
+            self.ahead.start([weights[name] / lanes[name] if name else 0.0 for name in names])
+        try:
             yield
+        finally:
+            if self.ahead is not None:
+                self.ahead.stop()
 
     @property
     def prefetch_counters(self) -> dict[str, int]:
-        """See `Rows.prefetch_counters`; sums over the lanes."""
+        """See `Rows.prefetch_counters`; sums over the lanes, but for the waits for the one thread."""
+        if self.ahead is None:
+            return {}
         sums: dict[str, int] = {}
         for lane in self.lanes:
             for name, count in lane.rows.prefetch_counters.items():
                 sums[name] = sums.get(name, 0) + count
-        return sums
+        return sums | self.ahead.waits
 
     def forced(self, plan: StepPlan) -> npt.NDArray[np.int32]:
         """See `Rows.forced`."""

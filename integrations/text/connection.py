@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import subprocess
-import sys
 import weakref
 from dataclasses import dataclass, field
 
-from ..messages import Channel, Closed
+from ..messages import Channel, Closed, program_of, start_helper
 from .limits import TextLimits
 from .ring import Ring
 
-_PROGRAM = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[2]); "
-    f"from {__name__.rpartition('.')[0]}.worker import main; main(int(sys.argv[1]))"
-)
+_PROGRAM = program_of(f"{__name__.rpartition('.')[0]}.worker")
 
 
 @dataclass(eq=False)
@@ -49,11 +44,7 @@ class Connection:
             memory = Ring.create(self.bounds.ring_records)
             descriptors.append(memory)
             self.ring = Ring(memory, self.bounds.ring_records)
-            paths = json.dumps([path or os.getcwd() for path in sys.path])
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), paths],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
-            )  # fmt: skip
+            self.process = start_helper(_PROGRAM, theirs)
             _CONNECTIONS.add(self)
             settings = {
                 "capacity": self.bounds.ring_records, "tokenizer": self.tokenizer, "nice": self.bounds.nice,

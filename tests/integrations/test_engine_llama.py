@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from stepmask import Vocabulary  # noqa: E402
 from stepmask.integrations.engine import weights  # noqa: E402
 from stepmask.integrations.engine.engine import Engine  # noqa: E402
 from stepmask.integrations.engine.llama import LlamaConfig, LlamaModel  # noqa: E402
+from stepmask.integrations.engine.model_process import ModelProcess  # noqa: E402
 from stepmask.integrations.engine.request import Request  # noqa: E402
 
 WIDTH = 300
@@ -176,6 +178,35 @@ def test_forced_tokens_change_no_answer_of_a_llama(folder: Path, dtype: str) -> 
         forwards.append(engine.recorder.forwards)
     assert results[0] == results[1]
     assert engine.recorder.chunked > 20 and forwards[1] < forwards[0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_in_a_process_of_its_own_a_llama_gives_the_same_answers(folder: Path, dtype: str) -> None:
+    """With the overlapped loop, which it cannot have in this process, forced tokens in runs, and masks made ahead."""
+    load = partial(LlamaModel.load, folder, dtype=getattr(torch, dtype))
+    grammars = forcing_grammars()
+    rng = np.random.default_rng(7)
+    work = [
+        Request(
+            rng.integers(0, 256, 1 + 9 * n).tolist(), grammars[n % 4] if n % 5 else None, max_tokens=25,
+            temperature=float(n % 2), seed=n, logprobs=True,
+        )
+        for n in range(10)
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="no begin and finish"):
+        Engine(load(), VOCABULARY, 6, 192, overlap=True)
+    results, chunked = [], 0
+    with ModelProcess(load) as there:
+        for model, overlap, budget in ((load(), False, None), (there, True, None), (there, True, 20.0)):
+            engine = Engine(
+                model, VOCABULARY, 6, 192, overlap=overlap, forced=True, spare_rows=2, budget_us=budget,
+                prefetch=budget is not None,
+            )  # fmt: skip
+            handles = [engine.submit(request) for request in work]
+            engine.run()
+            results.append([handle.result() for handle in handles])
+            chunked += engine.recorder.chunked
+    assert results[0] == results[1] == results[2] and chunked > 20
 
 
 def test_what_the_forward_pass_does_not_do_is_refused(folder: Path, tmp_path: Path, model: LlamaModel) -> None:

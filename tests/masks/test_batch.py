@@ -17,7 +17,17 @@ from stepmask.masks import resident as resident_module
 from stepmask.masks.batch import Batch, Plan
 from stepmask.masks.compiled import CompiledGrammar, compile
 from stepmask.masks.errors import VocabularyError
-from stepmask.masks.layout import B_CONFIGS, B_POSITION, CONFIG_FIRST_HEAD, HEAD_STATES, PENDING, READY
+from stepmask.masks.layout import (
+    B_CONFIGS,
+    B_POSITION,
+    CONFIG_FIRST_HEAD,
+    G_LAZY_CAPACITY,
+    G_LAZY_UNUSED_COUNT,
+    HEAD_STATES,
+    PENDING,
+    READY,
+)
+from stepmask.masks.lazy import HISTORY_COST, SWEPT_ENTRIES
 from stepmask.masks.slots import MAX_IDLE_GRAMMARS
 from stepmask.masks.tables import (
     ALL_ENDS,
@@ -373,9 +383,35 @@ def test_few_state_sets_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         assert np.array_equal(batch.mask(second), kept)
 
 
-def test_unfinished_masks_when_state_sets_are_renumbered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_making_room_for_state_sets_takes_as_long_as_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In counted work: the table, the places of the histories and the sets at them, however large a set is."""
     monkeypatch.setattr(resident_module, "LAZY_BYTES", 0)
-    grammar = build("(?:[a-d]*[ab][a-d]{12}[e-h]|x[0-9]*)", LAZY)
+    for pattern in (".*[ab].{20}", "(?:.*[ab].{12}|.*[cd].{9}x){1,20}"):
+        grammar = build(pattern, LAZY)
+        batch = Batch(VOCABULARY, 5, None, max_rollback=6)
+        slots = np.array([batch.add(grammar) for _ in range(5)], np.int32)
+        (resident,) = batch._residents.values()
+        header = resident.block.header
+        assert header[G_LAZY_CAPACITY] == 1024 and (resident.lazy_words > 20) == (pattern[0] == "(")
+        rng = np.random.default_rng(1)
+        work, made = 0, 0
+        for _ in range(2000):
+            unused, usual = int(header[G_LAZY_UNUSED_COUNT]), work
+            before = batch.counters["work"]
+            assert batch.advance(slots, rng.integers(97, 101, 5).astype(np.int32)).all()
+            work = batch.counters["work"] - before
+            if header[G_LAZY_UNUSED_COUNT] > unused:
+                made += 1
+                # Each sequence has 7 places and one more when it has its token; a step takes 5 numbers again at most.
+                kept = 1024 - int(header[G_LAZY_UNUSED_COUNT])
+                most = 1024 // SWEPT_ENTRIES + HISTORY_COST * (5 * 8 + kept)
+                assert kept <= 5 * 8 + 5 and most / 2 < work - usual / 2 < most + 2 * usual
+        assert made > 3
+
+
+def test_unfinished_masks_of_state_sets_whose_numbers_others_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resident_module, "LAZY_BYTES", 0)
+    grammar = build("(?:[a-d]*[ab][a-d]{12}[e-h]|x[^a][0-9]*)", LAZY)
     batch = Batch(VOCABULARY, 2, 0.01, max_rollback=1)
     waiting, busy = batch.add(grammar), batch.add(grammar)
     rng = random.Random(0)
@@ -385,8 +421,8 @@ def test_unfinished_masks_when_state_sets_are_renumbered(monkeypatch: pytest.Mon
         assert batch.accept_draft(busy, list(part)) == n
         return part
 
-    text = letters(30)  # so that numbers below the waiting sequence's are free after the first renumbering
-    assert batch.accept_bytes(waiting, b"x1")
+    text = letters(30)
+    assert batch.accept_bytes(waiting, b"x")
     assert batch.plan(rows(waiting)).status[0] == PENDING
     states, position = batch._block.arrays[B_CONFIGS], batch._block.arrays[B_POSITION]
 
@@ -394,10 +430,13 @@ def test_unfinished_masks_when_state_sets_are_renumbered(monkeypatch: pytest.Mon
         return int(states[slot, position[slot] % states.shape[1], CONFIG_FIRST_HEAD + HEAD_STATES])
 
     before = number(waiting)
-    while number(waiting) == before:
-        text += letters(1)
+    for _ in range(4):
+        assert batch.accept_bytes(waiting, b"1")
+    kept = number(waiting)
+    assert kept != before
     while number(busy) != before:
         text += letters(1)
+    assert number(waiting) == kept
     fresh = grammar.matcher()
     assert fresh.accept_bytes(text)
     while not (plan := batch.plan(rows(busy))).all_ready:

@@ -12,11 +12,12 @@ from random_rules import BOTH_LIMITS, Rules, alt, opt, ref, rep, seq
 from recursive_cases import Run, build, legal_of, rows
 
 from stepmask.grammar.limits import Limits
-from stepmask.masks.arena import ACCEPTED, TOO_DEEP
+from stepmask.masks.arena import ACCEPTED, LEAST_COMPACTED, TOO_DEEP
 from stepmask.masks.batch import MIN_STACK_BYTES, Batch
 from stepmask.masks.errors import StackLimitError
 from stepmask.masks.layout import B_ARENA_USED, B_CONFIGS, B_DIRECT, CONFIG_BLOCK
 from stepmask.masks.matcher import SLOTS
+from stepmask.masks.outcome import PIECE_FUEL
 
 BOTH = pytest.mark.parametrize("limits", BOTH_LIMITS, ids=["frames", "solved"])
 WORDS = [b"((", b"))", b"((((", b"))))", b"()", b")(", b"(" * 16, b")" * 16, b"aa", b"a" * 16]
@@ -81,6 +82,29 @@ def test_right_recursion_needs_no_room(limits: Limits) -> None:
         assert batch.accept_bytes(other, text * (20_000 // len(text))), "as one text"
         assert batch.accept_bytes(other, text * (20_000 // len(text)))
         assert np.array_equal(batch.mask(slot), batch.mask(other))
+
+
+@BOTH
+@pytest.mark.parametrize("depth", [1, 200])
+def test_making_room_takes_as_long_as_the_stack_is_high(depth: int, limits: Limits) -> None:
+    """In counted work, whatever the room: a long text of few levels never takes a phase more than a piece at once."""
+    compiled = build(LISTS, VOCABULARY, limits)
+    batch = Batch(VOCABULARY, 2, None, max_rollback=8)
+    slot = batch.add(compiled)
+    assert batch.accept_bytes(slot, b"(" * depth)
+    height = used(batch, slot)
+    most, works, highest = 0, 0, 0
+    for number in range(8000):
+        before = batch.counters["work"]
+        assert accept(batch, slot, b"a,(a,a),"[number % 8]) == [ACCEPTED]
+        work = batch.counters["work"] - before
+        works += work
+        most, highest = max(most, work), max(highest, used(batch, slot))
+    assert highest <= LEAST_COMPACTED + 4 * height and highest > LEAST_COMPACTED / 2
+    assert most <= PIECE_FUEL + height and works < 8000 * 40
+    other = batch.fork(slot)
+    assert accept(batch, slot, OPEN) == accept(batch, other, OPEN) == [ACCEPTED]
+    assert np.array_equal(batch.mask(slot), batch.mask(other))
 
 
 @BOTH

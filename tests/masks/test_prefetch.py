@@ -53,7 +53,7 @@ def finish(batch: Batch) -> None:
     """Prefetch until nothing is left to do, but for what does not fit."""
     assert batch.prefetcher is not None
     batch.prefetch_start()
-    thread = batch.prefetcher._thread
+    thread = batch.prefetcher._group.thread
     # What was begun ends by itself: have it end without being stopped.
     assert thread._done.acquire(timeout=60)
     thread._done.release()
@@ -240,7 +240,7 @@ def test_its_plans_are_as_wide_as_the_batchs() -> None:
     batch.prefetch_stop()
     assert batch.prefetcher is not None
     plan = batch.plan(np.full(12, -1, np.int32))
-    scratch = batch.prefetcher._block.arrays
+    scratch = batch.prefetcher.block.arrays
     fields = (prefetch_module.P_OUT_MASKS, prefetch_module.P_OUT_END, prefetch_module.P_OUT_STATUS)
     for field, own in zip(fields, (plan.mask_ids, plan.end_allowed, plan.status), strict=True):
         assert scratch[field].dtype == own.dtype and scratch[field].nbytes == own.nbytes
@@ -339,7 +339,7 @@ def test_the_thread_ends_with_the_batch() -> None:
     batch.add(GRAMMARS[0])
     batch.prefetch_start()
     assert batch.prefetcher is not None
-    thread, gone = batch.prefetcher._thread._thread, weakref.ref(batch)
+    thread, gone = batch.prefetcher._group.thread._thread, weakref.ref(batch)
     del batch
     gc.collect()
     assert gone() is None

@@ -29,6 +29,7 @@ from stepmask.masks.layout import (
     B_POSITION,
     DEFERRED,
     G_LAZY_COUNT,
+    G_LAZY_UNUSED_COUNT,
     LIMIT,
     PENDING,
     READY,
@@ -315,7 +316,7 @@ def test_nothing_changes_by_looking_up() -> None:
     for name, array in arrays.items():
         np.testing.assert_array_equal(batch._block.arrays[name], array)
     for resident, header in zip(batch._residents.values(), sets, strict=True):
-        counts = [G_LAZY_COUNT]
+        counts = [G_LAZY_COUNT, G_LAZY_UNUSED_COUNT]
         np.testing.assert_array_equal(resident.block.header[counts], header[counts])
     for slot, mask in zip(rows, masks, strict=True):
         assert np.array_equal(batch.mask(int(slot)), mask)
