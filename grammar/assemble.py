@@ -14,7 +14,7 @@ from .build import Symbols
 from .determinize import Dfa
 from .expression import Ranges
 from .link import Frames, link
-from .loops import find_loops, spread_loops
+from .loops import find_loops
 from .members import ANY, FAR, Guards, Term
 from .position import Int32Array, Uint8Array
 
@@ -118,8 +118,7 @@ def automaton_of(
         _add_guards(arrays, frames)
         keys = arrays["state_keys"]
         asked = (keys >= 0) & (keys >> ANY & 1 == 0)
-    arrays["state_loop"], found = find_loops(arrays, n_classes, loops)
-    spread_loops(arrays, n_classes, asked, arrays["state_loop"], found)
+    arrays["state_loop"], found = find_loops(arrays, n_classes, asked, loops)
     arrays.update(loop_sections(found))
     calls = len(arrays["call_frame"]) > 0
     flags |= (CALLS if calls else 0) | (TOKENS if tokens else 0)

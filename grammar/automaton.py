@@ -48,7 +48,7 @@ import numpy.typing as npt
 from .errors import GrammarError
 
 MAGIC = 0x4B534D50455453  # "STEPMSK"
-VERSION = 4
+VERSION = 5
 HEADER_WORDS = 64
 
 # Header words (int64).
@@ -61,6 +61,7 @@ LAZY, FINITE, CALLS, TOKENS = 1, 2, 4, 8
 UTF8 = 16  # every string of the language is certainly valid UTF-8
 RECURSIVE = 32  # stacks have no bound: frames may call themselves
 FINAL, HAS_CALLS, HAS_TOKENS, GUARDED, HAS_OPERATIONS = 1, 2, 4, 8, 16
+SPREAD = 32  # the code points of its loop class lead to states that loop on it too, not all to one
 
 # Kinds of frame.
 PLAIN, COUNTER, LAZY_FRAME, MEMBERS = 0, 1, 2, 3
@@ -72,7 +73,7 @@ SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
     ("dense", np.int32),  # [rows * n_classes]
     ("single_byte", np.uint8),  # [singles]
     ("single_target", np.int32),  # [singles]
-    ("state_flags", np.uint8),  # [n_states] FINAL | HAS_CALLS | HAS_TOKENS | GUARDED | HAS_OPERATIONS
+    ("state_flags", np.uint8),  # [n_states] FINAL | HAS_CALLS | HAS_TOKENS | GUARDED | HAS_OPERATIONS | SPREAD
     ("state_frame", np.int32),  # [n_states]
     ("state_loop", np.int32),  # [n_states] index of the code point class the state loops on, or -1
     ("state_distance", np.int32),  # [n_states] fewest bytes to a final state of the frame (calls included)
@@ -112,6 +113,7 @@ SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
     ("lazy_edge_start", np.int32),  # [lazy_states + 1]
     ("lazy_edges", np.int32),  # [3 * edges] lowest class, highest class, target
     ("lazy_final", np.uint8),  # [lazy_states]
+    ("lazy_loop", np.int32),  # [lazy_states] index of a code point class of which all strings go on, or -1
     ("metadata", np.uint8),  # JSON: {"tokens": [names], ...}
 )
 SECTION_INDEX = {name: i for i, (name, _) in enumerate(SECTIONS)}

@@ -36,6 +36,8 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_KINDS,  # int64[KIND_WORDS] bytes that do the same in every state
     G_LOOP_EXACT,  # uint8[n_states] 1 where no code point above U+007F but those of the loop class may come next
     G_LOOP_SIZE,  # int32[n_loops] tokens made of the class
+    G_SPREAD_GROUP,  # int32[n_states] place of a SPREAD state in the next
+    G_SPREAD_BYTES,  # int64[groups][SPREAD_WORDS] what may come next after any string of such a state's class
     G_BOUNDARY,  # uint8[n_states] 1 where a token may end; 0 (no address): everywhere
     G_READY_START,  # int32[n_states][2] masks built ahead: where the token list of a state begins and ends; 0: none
     G_READY_TOKENS,  # int32[...]
@@ -68,7 +70,7 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_CALL_STAMPS,  # int64[1 + call edges + operations] stamp << 16 | number of its list in the walk of this stamp
     G_LIBRARY,  # int64[frames][2] address of what `masks.library` knows of a frame, or 0; the frame's first state
     G_FIELDS,
-) = range(40)
+) = range(42)
 
 # ------------------------------------------------------------------------------- contexts
 # What one state does to the vocabulary, or below the trie nodes of a list, within its own frame. Past any of these

@@ -45,6 +45,7 @@ AT_TOKEN_START, AT_TOKEN_SYMBOL, AT_TOKEN_TARGET = _AT["token_start"], _AT["toke
 AT_FRAME_START, AT_FRAME_KIND = _AT["frame_start"], _AT["frame_kind"]
 AT_FRAME_MINIMUM, AT_FRAME_MAXIMUM = _AT["frame_minimum"], _AT["frame_maximum"]
 AT_FRAME_FIRST, AT_FRAME_FOLLOW = _AT["frame_first"], _AT["frame_follow"]
+AT_LOOP_START, AT_LOOP_RANGES, AT_LAZY_LOOP = _AT["loop_start"], _AT["loop_ranges"], _AT["lazy_loop"]
 AT_STATE_DISTANCE, AT_FRAME_LENGTH = _AT["state_distance"], _AT["frame_length"]
 AT_LAZY_EDGE_START, AT_LAZY_EDGES, AT_LAZY_FINAL = _AT["lazy_edge_start"], _AT["lazy_edges"], _AT["lazy_final"]
 

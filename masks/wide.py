@@ -10,12 +10,11 @@ byte which leaves the set, or are no complete UTF-8 text, are walked one by one.
 from __future__ import annotations
 
 from .._numba import helper
-from ..grammar.automaton import COUNTER, FINAL, GUARDED, H_FLAGS, HAS_CALLS, HAS_OPERATIONS, RECURSIVE
+from ..grammar.automaton import COUNTER, FINAL, GUARDED, H_FLAGS, HAS_CALLS, HAS_OPERATIONS, RECURSIVE, SPREAD
 from .layout import (
     CONFIG_HEADS,
     G_KINDS,
     G_LIVE,
-    G_LOOP_EXACT,
     G_LOOP_SIZE,
     G_SINGLE,
     KIND_BYTES,
@@ -49,10 +48,10 @@ from .layout import (
     MEMO_UNFINISHED,
     NO_LIMIT,
 )
+from .loop_class import add_spread_bytes, ends_item, is_exact, landing
 from .machine import (
     AT_CALL_FRAME,
     AT_CALL_START,
-    AT_EDGES,
     AT_FRAME_FIRST,
     AT_FRAME_KIND,
     AT_FRAME_MAXIMUM,
@@ -304,18 +303,6 @@ def add_next_bytes(grammar, automaton, config, into):  # type: ignore[no-untyped
 
 
 @helper
-def _ends_items(automaton, states, start):  # type: ignore[no-untyped-def]
-    """Does each code point that leads to one of these states end an item that cannot go on?"""
-    edges = section(automaton, AT_EDGES)
-    for i in range(load_i64(states, MAX_LOOP_STATES)):
-        state = load_i64(states, i)
-        flags = flags_of(automaton, state)
-        if flags & HAS_CALLS or (state != start and (flags & FINAL == 0 or load_i32(edges, state) != -1)):
-            return False
-    return True
-
-
-@helper
 def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, empty, memo):  # type: ignore[no-untyped-def]
     """Fill the words at `loop` for a head, with `empty` for one that stays nowhere. Returns whether it is wide."""
     klass = load_i32(section(automaton, AT_STATE_LOOP), state)
@@ -355,6 +342,15 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
     start = load_i32(section(automaton, AT_FRAME_START), frame)
     counter = load_u8(section(automaton, AT_FRAME_KIND), frame) == COUNTER
     maximum = load_i64(section(automaton, AT_FRAME_MAXIMUM), frame)
+    # The code points of its class lead to `land`: itself as a rule; or to others that are not known here.
+    land = state
+    spread = False
+    if klass >= 0:
+        spread = flags_of(automaton, state) & SPREAD != 0
+        if not spread:
+            land = landing(automaton, state, klass, register)
+            if land < 0:
+                land = state  # there is no room for another item
     itself = n == 1
     if itself:
         # Not where the path may lead away in the middle of a run. In a context no byte of the set does.
@@ -365,15 +361,18 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
     limit = NO_LIMIT
     exact = 0
     # The count matters only where one of the states ends an item, so that another may begin.
-    counts = klass >= 0 and state == start
+    counts = klass >= 0 and (state == start or flags_of(automaton, land) & FINAL != 0)
     for i in range(n):
         counts = counts or flags_of(automaton, load_i64(states, i)) & FINAL != 0
     if counter and maximum >= 0 and counts:
         limit = maximum - 1 - register
         # Items of one code point each: a longer string is dead, and before the first item there is room for one more.
         exact = load_u8(load_i64(grammar, G_SINGLE), frame)
-        if exact == 0 and (klass < 0 or load_i64(loop, L_TEXT) != 0) and _ends_items(automaton, states, start):
+        if exact == 0 and (klass < 0 or ends_item(automaton, land, start)):
             exact = 1
+            for i in range(n):
+                if not ends_item(automaton, load_i64(states, i), start):
+                    exact = 0
         if exact == 1 and state == start:
             limit += 1
         # What may as well follow the frame is not dead.
@@ -392,9 +391,9 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
     for word in range(4):
         store_i64(leave, word, 0)
     away = False
-    _add_work(loop, (n + 1) * load_i64(kinds, KIND_COUNT))
-    for i in range(n):
-        member = load_i64(states, i)
+    _add_work(loop, (n + 2) * load_i64(kinds, KIND_COUNT))
+    for i in range(n + 1):
+        member = load_i64(states, i) if i < n else land
         again = restart_of(automaton, member, register)
         add_state_bytes(grammar, automaton, member, register, leave)
         for turn in range(3):
@@ -405,6 +404,8 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
             store_i64(leave, 3, load_i64(leave, 3) | d)
             away = away or (load_i64(loop, L_STAY) & a) | (load_i64(loop, L_STAY + 1) & b) != 0
             away = away or (load_i64(loop, L_TEXT) != 0 and c | d != 0)
+    if spread:
+        add_spread_bytes(grammar, state, follow, loop)
     if away:
         # A byte of the set may lead away as well: from there on any byte of the grammar may be alive.
         for word in range(4):
@@ -413,8 +414,9 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
     store_i64(leave, 1, load_i64(leave, 1) & ~load_i64(loop, L_STAY + 1))
     if load_i64(loop, L_TEXT) != 0 or (
         klass >= 0
-        and load_u8(load_i64(grammar, G_LOOP_EXACT), state) != 0
-        and flags_of(automaton, state) & HAS_CALLS == 0
+        and is_exact(grammar, automaton, state, klass, loop)
+        and is_exact(grammar, automaton, land, klass, loop)
+        and (flags_of(automaton, state) | flags_of(automaton, land)) & HAS_CALLS == 0
         and load_i64(follow, 2) | load_i64(follow, 3) == 0
     ):
         # Tokens of other code points above U+007F are dead, those of these were settled.
@@ -519,10 +521,14 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop, me
     """
     take_up(memo)
     wide = find_loop(grammar, automaton, vocabulary, state, register, follow, loop, False, memo)
+    if load_i64(memo, MEMO_UNFINISHED) != 0:
+        return False
     after = False
     klass = load_i64(loop, L_CLASS)
-    # Of a class that most tokens are made of no more can be settled, whatever a first byte leads to.
+    # Of a class that most tokens are made of no more can be settled, whatever a first byte leads to, unless that is the
+    # space.
     most = wide and klass >= 0 and 2 * load_i32(load_i64(grammar, G_LOOP_SIZE), klass) > load_i64(vocabulary, V_RANKS)
+    most = most and (load_i64(loop, L_LEAVE) >> 0x20) & 1 == 0
     if not most and (not wide or load_i64(loop, L_LEAVE) | load_i64(loop, L_LEAVE + 1) != 0):
         after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide, False, memo)
     if after and wide:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from mask_sets import tokens_of
+from mask_sets import byte_vocabulary, tokens_of
 from wide_vocabulary import END, VOCABULARY
 
 from stepmask.grammar.limits import Limits
@@ -39,6 +39,12 @@ PATTERNS = [
     r"[^,\n]+(?:,[^,\n]+){2,5}",
     r'(?:[^"]+"[a-z]*)+;',
     r"[^/;]+(?:/[^/;]*;)?",
+    # States whose characters lead to others like them: what is alive there is not what is alive at first.
+    r"(.*a){5}",
+    r"(?:.*b){3};?",
+    r"(?=.*[A-Z])(?=.*[0-9])(?=.*[a-z])[^,\n]{3,}",
+    r"(?:[^\nя]*[cd]){2}[^\n]*я.",
+    r"(?:\S+\s+){0,40}\S+",
 ]
 
 
@@ -55,6 +61,36 @@ def test_every_token(pattern: str, limits: Limits) -> None:
             if not mask - {END}:
                 break
             assert matcher.accept(rng.choice(sorted(mask - {END})))
+
+
+#: Words of one script, alone and with what may stand beside them.
+_HAN = [chr(point) for point in range(0x4E00, 0x4E00 + 50)]
+_BESIDE = ["!", "a", "b", "1", "é", "ü", "é!", "aü", "一!", "一a", "一一b", "一ü!", "一1", "1一", "一1一x", "aa一"]
+_HAN_WORDS = byte_vocabulary(*(text.encode() for text in [a + b for a in _HAN for b in _HAN] + _BESIDE))
+_HAN_CLASS = r"[\u4e00-\u4e80]"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        f"{_HAN_CLASS}{_HAN_CLASS}*!",
+        f"{_HAN_CLASS}(?:{_HAN_CLASS}|ü!)*",
+        f"(?:{_HAN_CLASS}|a)(?:{_HAN_CLASS}|ü!|a)*",
+        f"a?{_HAN_CLASS}(?:{_HAN_CLASS}|b!|a)*x",
+        f"(?:{_HAN_CLASS}|[0-9]x?)*",
+        f"(?:{_HAN_CLASS}|a){{1,300}}[!é]",
+        f"(?:{_HAN_CLASS}|a1?){{1,300}}",
+        f"(?:(?:{_HAN_CLASS}|[!a])*b){{1,3}}é?",
+    ],
+)
+def test_what_a_class_leads_to(pattern: str) -> None:
+    """A state may go on like another one on the characters of a class, and allow less or more besides."""
+    compiled = compile(regex(pattern), _HAN_WORDS, Limits(max_eager_contexts=0), use_cache=False)
+    for text in ("", "一", "a", "1", "a一", "一" * 298, "a" * 299):
+        matcher = compiled.matcher()
+        if not text or matcher.accept_bytes(text.encode()):
+            mask = tokens_of(matcher.mask())
+            assert mask == {token for token in range(_HAN_WORDS.size) if matcher.allows(token)}
 
 
 def test_states_of_two_classes_do_not_walk_the_trie() -> None:
