@@ -48,7 +48,7 @@ import numpy.typing as npt
 from .errors import GrammarError
 
 MAGIC = 0x4B534D50455453  # "STEPMSK"
-VERSION = 5
+VERSION = 6
 HEADER_WORDS = 64
 
 # Header words (int64).

@@ -69,7 +69,7 @@ from .machine import (
 from .members import asks, goes_on_with_any
 from .memory import count_bits, load_i32, load_i64, load_u8, section, store_i64
 from .stays import after_byte, keep_both, local_step, text_stays
-from .trie import V_RANKS, V_WORDS
+from .trie import V_MAX_LENGTH, V_RANKS, V_WORDS
 
 #: A set of fewer ASCII bytes is not worth the bitmaps: walking it is cheaper.
 MIN_WIDE_BYTES = 12
@@ -309,8 +309,14 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
     if klass >= 0 and load_i32(load_i64(grammar, G_LOOP_SIZE), klass) < MIN_CLASS_TOKENS:
         klass = -1
     kinds = load_i64(grammar, G_KINDS)
+    frame = frame_of(automaton, state)
+    start = load_i32(section(automaton, AT_FRAME_START), frame)
+    counter = load_u8(section(automaton, AT_FRAME_KIND), frame) == COUNTER
+    maximum = load_i64(section(automaton, AT_FRAME_MAXIMUM), frame)
+    # Near a counter's end a set in which each code point is an item comes first: then it is known which are too long.
+    near = counter and maximum >= 0 and maximum - 1 - register < load_i64(vocabulary, V_MAX_LENGTH)
     weight = 0
-    if not empty:
+    if not empty and not near:
         weight = _try_states(automaton, vocabulary, kinds, loop, state, -1, MAX_LOOP_STATES, register, follow, memo)
     # Where some bytes lead to states that narrow the set, a state that only loops on itself may be wide.
     for byte in (0x65, 0x30, 0x20, 0x2C):
@@ -319,6 +325,8 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
         target = local_step(automaton, state, byte, register)
         if target >= 0 and flags_of(automaton, target) & (GUARDED | HAS_OPERATIONS) == 0:
             weight = _try_states(automaton, vocabulary, kinds, loop, state, target, 1, register, follow, memo)
+    if not empty and near and weight < MIN_WIDE_BYTES:
+        weight = _try_states(automaton, vocabulary, kinds, loop, state, -1, MAX_LOOP_STATES, register, follow, memo)
     if weight < MIN_WIDE_BYTES and klass < 0 and not empty:
         return False
     if empty:
@@ -338,10 +346,6 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
     store_i64(loop, L_CLASS, klass)
     states = loop + 8 * L_STATES
     n = load_i64(states, MAX_LOOP_STATES)
-    frame = frame_of(automaton, state)
-    start = load_i32(section(automaton, AT_FRAME_START), frame)
-    counter = load_u8(section(automaton, AT_FRAME_KIND), frame) == COUNTER
-    maximum = load_i64(section(automaton, AT_FRAME_MAXIMUM), frame)
     # The code points of its class lead to `land`: itself as a rule; or to others that are not known here.
     land = state
     spread = False
