@@ -434,7 +434,8 @@ L_FIRST = L_SELF + 1  # 2 words: ASCII bytes that all lead to that state
 L_FIRST_TEXT = L_FIRST + 2  # 1 where all code points above U+007F lead to its set as well
 L_ASKED = L_FIRST_TEXT + 1  # bits: it depends on whether members without a bit are allowed; on which members were there
 L_WORK = L_ASKED + 1  # byte edges looked at to find all this
-LOOP_WORDS = L_WORK + 1
+L_AGAIN = L_WORK + 1  # 1 where a byte may lead back to the first of L_STATES
+LOOP_WORDS = L_AGAIN + 1
 NO_LIMIT = 1 << 40
 # Words at J_MEMO. Finding is taken up again from the beginning, with the sets that have been found by then.
 (
@@ -449,7 +450,7 @@ NO_LIMIT = 1 << 40
     MEMO_HEAD,
 ) = range(9)
 MAX_SETS = 40  # that are asked for
-MEMO_ENTRY = MAX_LOOP_STATES + 5  # words of each: L_STAY, L_TEXT, L_ASKED, then L_STATES with their number
+MEMO_ENTRY = MAX_LOOP_STATES + 6  # words of each: L_STAY, L_TEXT, L_ASKED, L_STATES with their number, L_AGAIN
 MEMO_WORDS = MEMO_HEAD + MAX_SETS * MEMO_ENTRY
 #: With more undecided tokens than this, all tokens are walked: sorting the undecided out is done in one go.
 MAX_UNDECIDED = 32768
