@@ -16,6 +16,7 @@ from ..grammar.automaton import (
     MEMBERS,
     SECTION_INDEX,
 )
+from ..grammar.members import BY_BITS
 from .layout import (
     COMPLETE,
     CONFIG_FIRST_HEAD,
@@ -143,11 +144,13 @@ def counter_distances(automaton, state, register, reach):  # type: ignore[no-unt
     what a token of at most `reach` bytes can get to, as an item takes at least one byte.
 
     Of a frame of members the first is a number of its own for each register, as if a minimum were so far away, and the
-    second says whether members without a bit are allowed.
+    second says whether members without a bit are allowed; where all have one, the two together are such a number.
     """
     frame = frame_of(automaton, state)
     kind = load_u8(section(automaton, AT_FRAME_KIND), frame)
     if kind == MEMBERS:
+        if load_i64(section(automaton, AT_FRAME_MAXIMUM), frame) == BY_BITS:
+            return (1 << 61) | (register & 0xFFFFFFFF), (1 << 61) | ((register >> 32) & 0xFFFFFFFF)
         return (1 << 62) | register, 1 if may_add_any(automaton, frame, register) else FAR
     if kind != COUNTER:
         return 0, FAR

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 #: Values of an array of distinct ones: up to the second number every set of those seen is a state, more are a register.
-MAX_DISTINCT = 56
+MAX_DISTINCT = 64
 _MAX_TRACKED = 12
 
 
