@@ -217,9 +217,10 @@ def guards_of(node: Members, dfa: Dfa, operations: dict[int, int]) -> Guards:
         table[:, symbol] = -1
     found.sort()
     available = 0
+    begun = {target for *_, target in found}
     for state, bit, _ in found:
         available |= 1 << bit
-        if state == 0 or any(state == target for *_, target in found):
+        if state == 0 or state in begun:
             raise GrammarUnsupported("the key of a member may not be empty", node.source.place if node.source else None)
     terms = terms_of(node, available)
     others = available >> ANY & 1 != 0
