@@ -200,7 +200,7 @@ def _stays(automaton, vocabulary, kinds, loop, register, only, follow, memo):  #
         if load_i64(loop, L_TEXT) != 0 and not text_stays(automaton, vocabulary, kinds, state, register, loop, only):
             store_i64(loop, L_TEXT, 0)
             changed = True
-        changed = changed or load_i64(loop, L_AGAIN) != again
+        changed = changed or (contexts and load_i64(loop, L_AGAIN) != again)
         looked = load_i64(loop, L_WORK) - before
         store_i64(memo, MEMO_LEFT, load_i64(memo, MEMO_LEFT) - looked)
         store_i64(memo, MEMO_SPENT, load_i64(memo, MEMO_SPENT) + looked)

@@ -8,10 +8,12 @@ import pytest
 from mask_sets import byte_vocabulary, tokens_of
 from wide_vocabulary import END, VOCABULARY
 
+from stepmask.grammar.gbnf import gbnf
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.regex import regex
 from stepmask.masks.compiled import compile
 from stepmask.masks.layout import COUNT_WORK
+from stepmask.masks.matcher import Matcher
 
 PATTERNS = [
     '"[^"\\\\]*"',
@@ -102,3 +104,44 @@ def test_states_of_two_classes_do_not_walk_the_trie() -> None:
     mask = tokens_of(matcher.mask())
     assert int(counters[COUNT_WORK]) - before < VOCABULARY.size // 2
     assert mask == {token for token in range(VOCABULARY.size) if matcher.allows(token)}
+
+
+EAGER, SETS = Limits(max_eager_contexts=0), Limits(max_dfa_states=1)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "limits"),
+    [
+        (r'"(.*a){20}"', '"xa', EAGER),
+        (r'"[^"\u2028]*[ab][^"\u2028]{12}"', '"aba', SETS),
+        (r'"(?:[^"\\\n]|\\.){500}"', '"' + "x" * 497, EAGER),
+        (r'"(?:[^"\\\n\u2028]|\\n){500}"', '"' + "x" * 497, EAGER),
+    ],
+    ids=["many states", "positions", "nearly full", "nearly full of a class"],
+)
+def test_what_a_class_settles_is_not_walked(pattern: str, text: str, limits: Limits) -> None:
+    """All but what leaves the class, or is too long, however many states its characters lead to."""
+    matcher = compile(regex(pattern), VOCABULARY, limits, use_cache=False).matcher()
+    assert matcher.accept_bytes(text.encode())
+    work = _work_of_mask(matcher)
+    assert work < 5 * VOCABULARY.size // 2
+    leaving = sum(bool(set(VOCABULARY.token(token)) & set(b'"\\\n')) for token in range(VOCABULARY.size))
+    assert work < 24 * leaving
+
+
+@pytest.mark.parametrize("text", ["if", "if ", "if a+"])
+def test_what_begins_with_itself_is_wide(text: str) -> None:
+    """Calls before the first byte are known: they do not keep names from being settled by what they are made of."""
+    names = 'e ::= e [-+*/] e | [a-z_] [a-z_0-9]* | [0-9]+ | "(" e ")"'
+    grammar = gbnf(f'root ::= ("if " e ";")+\n{names}')
+    matcher = compile(grammar, VOCABULARY, use_cache=False).matcher()
+    assert matcher.accept_bytes(text.encode())
+    assert _work_of_mask(matcher) < 3 * VOCABULARY.size // 2
+    assert tokens_of(matcher.mask()) == {token for token in range(VOCABULARY.size) if matcher.allows(token)}
+
+
+def _work_of_mask(matcher: Matcher) -> int:
+    counters = matcher._batch.counter_values
+    before = int(counters[COUNT_WORK])
+    matcher.mask()
+    return int(counters[COUNT_WORK]) - before
