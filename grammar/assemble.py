@@ -14,8 +14,8 @@ from .build import Symbols
 from .determinize import Dfa
 from .expression import Ranges
 from .link import Frames, link
-from .loops import find_loops, spread_loops
-from .members import ANY, FAR, Guards, Term
+from .loops import find_loops
+from .members import ANY_KEY, BY_BITS, FAR, Guards, Term, as_word
 from .position import Int32Array, Uint8Array
 
 
@@ -117,9 +117,9 @@ def automaton_of(
     if frames.guards:
         _add_guards(arrays, frames)
         keys = arrays["state_keys"]
-        asked = (keys >= 0) & (keys >> ANY & 1 == 0)
-    arrays["state_loop"], found = find_loops(arrays, n_classes, loops)
-    spread_loops(arrays, n_classes, asked, arrays["state_loop"], found)
+        counted = frames.maximum[arrays["state_frame"]] != BY_BITS
+        asked = (arrays["state_flags"] & GUARDED != 0) & ~(counted & (keys >> ANY_KEY & 1 != 0))
+    arrays["state_loop"], found = find_loops(arrays, n_classes, asked, loops)
     arrays.update(loop_sections(found))
     calls = len(arrays["call_frame"]) > 0
     flags |= (CALLS if calls else 0) | (TOKENS if tokens else 0)
@@ -133,7 +133,7 @@ def automaton_of(
 def _add_guards(arrays: dict[str, Any], frames: Frames) -> None:
     """Adds the sections of frames of members, and the flags of their states."""
     flags, n_states, n_frames = arrays["state_flags"], int(frames.state_at[-1]), len(frames.kind)
-    keys = np.full(n_states, -1, np.int64)
+    keys, asked = np.full(n_states, -1, np.int64), np.zeros(n_states, np.bool_)
     state_costs, frame_costs = np.full(n_states, -1, np.int32), np.full(n_frames, -1, np.int32)
     operations: list[tuple[int, int, int]] = []
     terms: list[Term] = []
@@ -142,7 +142,7 @@ def _add_guards(arrays: dict[str, Any], frames: Frames) -> None:
     used = 0
     for number, guards in frames.guards.items():
         offset, end = map(int, frames.state_at[number : number + 2])
-        keys[offset:end] = guards.keys
+        keys[offset:end], asked[offset:end] = guards.keys, guards.asked
         operations += [(state + offset, bit, target + offset) for state, bit, target in guards.operations]
         terms += guards.terms
         term_count[number + 1] = len(guards.terms)
@@ -156,15 +156,15 @@ def _add_guards(arrays: dict[str, Any], frames: Frames) -> None:
     start = np.zeros(n_states + 1, np.int32)
     table = np.array(operations, np.int64).reshape(-1, 3)
     np.cumsum(np.bincount(table[:, 0], minlength=n_states), out=start[1:])
-    flags[keys >= 0] |= GUARDED
+    flags[asked] |= GUARDED
     flags[np.unique(table[:, 0])] |= HAS_OPERATIONS
     arrays["state_keys"], arrays["operation_start"] = keys, start
     arrays["operation_bit"], arrays["operation_target"] = (table[:, i].astype(np.int32) for i in (1, 2))
     arrays["term_start"] = np.cumsum(term_count, dtype=np.int32)
     for name in ("required", "forbidden", "minimum", "maximum"):
-        arrays[f"term_{name}"] = np.array([getattr(term, name) for term in terms], np.int64)
+        arrays[f"term_{name}"] = np.array([as_word(getattr(term, name)) for term in terms], np.int64)
     arrays["group_start"] = np.cumsum([0, *(len(term.groups) for term in terms)], dtype=np.int32)
-    arrays["group_mask"] = np.array([mask for term in terms for mask in term.groups], np.int64)
+    arrays["group_mask"] = np.array([as_word(mask) for term in terms for mask in term.groups], np.int64)
     arrays["state_costs"], arrays["frame_costs"] = state_costs, frame_costs
     arrays["member_cost"] = np.concatenate(rows).astype(np.int32)
 

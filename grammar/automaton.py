@@ -18,7 +18,8 @@ return if ``r + 1 >= frame_minimum`` and may begin another item, by the edges of
 state, if ``frame_maximum < 0 or r + 1 < frame_maximum``. `r` is the frame's *register*: 0 at the
 call; where there is no maximum it saturates at ``max(frame_minimum - 1, 0)``.
 In a frame of *members* (an object's, in any order) the register holds a bit for each member that was there, and from
-bit `frame_minimum` on their number, up to `frame_maximum`. The frame's conditions are the terms `term_start[f]` to
+bit `frame_minimum` on their number, up to `frame_maximum`; if that is -1, all members have bits, and their number is
+that of the bits. The frame's conditions are the terms `term_start[f]` to
 `term_start[f + 1]`: one is met where all of `term_required` and none of `term_forbidden` were there, one of each group
 (`group_mask[i]`, i from `group_start[term]` on; none has members in common with another or with the required), at
 least `term_minimum` and at most `term_maximum` members in all. It can still be met where none of the forbidden were
@@ -26,8 +27,8 @@ there and the members that are there, with the required ones that lack and one o
 are not too many. The frame may return in a final state if a condition is met. A state's *operations* read nothing:
 ``operation_bit`` must be clear and is set (`ANY`: there is no bit), the number goes up, and the state becomes
 ``operation_target``, if a condition can still be met then.
-``state_keys[s] >= 0`` (flag GUARDED): the members that may begin next; the state is dead, or if it is final may only
-return, unless one of them is allowed.
+`state_keys` of a state with the flag GUARDED: the members that may begin next (`ANY_KEY`: those without a bit, where
+members are counted); the state is dead, or if it is final may only return, unless one of them is allowed.
 A called frame never matches the empty string; callers bypass it where the repeat may be empty.
 
 A grammar whose DFA would be too large is one *lazy* frame: a position automaton (edge lists by byte
@@ -48,7 +49,7 @@ import numpy.typing as npt
 from .errors import GrammarError
 
 MAGIC = 0x4B534D50455453  # "STEPMSK"
-VERSION = 4
+VERSION = 6
 HEADER_WORDS = 64
 
 # Header words (int64).
@@ -61,6 +62,7 @@ LAZY, FINITE, CALLS, TOKENS = 1, 2, 4, 8
 UTF8 = 16  # every string of the language is certainly valid UTF-8
 RECURSIVE = 32  # stacks have no bound: frames may call themselves
 FINAL, HAS_CALLS, HAS_TOKENS, GUARDED, HAS_OPERATIONS = 1, 2, 4, 8, 16
+SPREAD = 32  # the code points of its loop class lead to states that loop on it too, not all to one
 
 # Kinds of frame.
 PLAIN, COUNTER, LAZY_FRAME, MEMBERS = 0, 1, 2, 3
@@ -72,7 +74,7 @@ SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
     ("dense", np.int32),  # [rows * n_classes]
     ("single_byte", np.uint8),  # [singles]
     ("single_target", np.int32),  # [singles]
-    ("state_flags", np.uint8),  # [n_states] FINAL | HAS_CALLS | HAS_TOKENS | GUARDED | HAS_OPERATIONS
+    ("state_flags", np.uint8),  # [n_states] FINAL | HAS_CALLS | HAS_TOKENS | GUARDED | HAS_OPERATIONS | SPREAD
     ("state_frame", np.int32),  # [n_states]
     ("state_loop", np.int32),  # [n_states] index of the code point class the state loops on, or -1
     ("state_distance", np.int32),  # [n_states] fewest bytes to a final state of the frame (calls included)
@@ -85,12 +87,12 @@ SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
     ("frame_start", np.int32),  # [n_frames] start state
     ("frame_kind", np.uint8),  # [n_frames] PLAIN | COUNTER | LAZY_FRAME | MEMBERS
     ("frame_minimum", np.int64),  # [n_frames] counters: items; members: bits of the register below their number
-    ("frame_maximum", np.int64),  # [n_frames] counters: items, -1: no bound; members: how far they are counted
+    ("frame_maximum", np.int64),  # [n_frames] counters: items, -1: no bound; members: how far they are counted, or -1
     ("frame_length", np.int64),  # [n_frames] fewest bytes of a string of the frame
     ("frame_first", np.int64),  # [n_frames * 4] bytes that its strings begin with, a bit each
     ("frame_follow", np.int64),  # [n_frames * 4] bytes that may come next when it has returned
     # From here to `group_mask`: empty where there is no frame of members.
-    ("state_keys", np.int64),  # [n_states] the members that may begin next, a bit each; -1: nothing is asked
+    ("state_keys", np.int64),  # [n_states] the members that may begin next, a bit each, of GUARDED states
     ("operation_start", np.int32),  # [n_states + 1] where the operations of a state begin
     ("operation_bit", np.int32),  # [operations] bit of the member that begins, or ANY
     ("operation_target", np.int32),  # [operations]
@@ -112,6 +114,7 @@ SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
     ("lazy_edge_start", np.int32),  # [lazy_states + 1]
     ("lazy_edges", np.int32),  # [3 * edges] lowest class, highest class, target
     ("lazy_final", np.uint8),  # [lazy_states]
+    ("lazy_loop", np.int32),  # [lazy_states] index of a code point class of which all strings go on, or -1
     ("metadata", np.uint8),  # JSON: {"tokens": [names], ...}
 )
 SECTION_INDEX = {name: i for i, (name, _) in enumerate(SECTIONS)}

@@ -153,7 +153,7 @@ def _compile(node: Expression, limits: Limits, absent: frozenset[int]) -> Automa
             place_of(node.source),
             limit="max_dfa_states",
         )
-    return lazy_automaton(attempt.positions)
+    return lazy_automaton(attempt.positions, loops)
 
 
 class _Attempt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,24 @@ import numpy.typing as npt
 from .assemble import loop_sections
 from .automaton import LAZY, LAZY_FRAME, Automaton
 from .determinize import alphabet_classes
+from .expression import Ranges
+from .loops import class_edges
 from .position import Int32Array, PositionAutomaton, Uint8Array
 
 #: Rounds of merging; each lets merges of the one before show further up.
 _ROUNDS = 4
+#: Positions with an edge to themselves of which it is asked whether classes lead back to them, and half of the times
+#: that this is asked in all, about 0.2 ms each; masks of sets of other positions take longer.
+MAX_TRIED = 200
 
 
-def lazy_automaton(positions: PositionAutomaton) -> Automaton:
-    """One lazy frame: the position automaton itself, its equal positions merged."""
+def lazy_automaton(positions: PositionAutomaton, classes: list[Ranges]) -> Automaton:
+    """One lazy frame: the position automaton itself, its equal positions merged.
+
+    `classes`: those of code points that positions may loop on, largest first.
+    """
     positions = merge_equal_positions(positions)
+    loop, found = lazy_loops(positions, classes)
     class_of, first_of = alphabet_classes(positions, 256)
     edges = np.stack([class_of[positions.low], class_of[positions.high], positions.target], axis=1)
     arrays: dict[str, npt.NDArray[Any]] = {
@@ -33,9 +43,83 @@ def lazy_automaton(positions: PositionAutomaton) -> Automaton:
         "lazy_edge_start": positions.edge_start,
         "lazy_edges": edges.astype(np.int32).reshape(-1),
         "lazy_final": positions.final,
-        **loop_sections([]),
+        "lazy_loop": loop,
+        **loop_sections(found),
     }
     return Automaton.build(arrays, n_classes=len(first_of), root_frame=0, flags=LAZY, metadata={"tokens": []})
+
+
+class _Returning:
+    """Whether all code points of a class lead from one position to another, as one run of bytes follows the other."""
+
+    def __init__(self, positions: PositionAutomaton, ranges: Ranges) -> None:
+        starts, low, high, target = (column.tolist() for column in class_edges(ranges))
+        self._class = [
+            list(zip(low[a:b], high[a:b], target[a:b], strict=True)) for a, b in itertools.pairwise(starts)
+        ]  # fmt: skip
+        self._starts = positions.edge_start
+        self._edges = np.stack([positions.low, positions.high, positions.target], axis=1)
+
+    def leads(self, position: int, to: int) -> bool:
+        """Do they lead from `position` to `to`, other places besides?"""
+        self._to = to
+        self._known: dict[tuple[int, int], bool] = {}
+        return self._all(0, position)
+
+    def _all(self, at: int, position: int) -> bool:
+        """The same of what is left of a code point in state `at` of the class."""
+        if at == 1:
+            return position == self._to
+        known = self._known.get((at, position))
+        if known is None:
+            edges = self._edges[self._starts[position] : self._starts[position + 1]].tolist()
+            known = self._known[at, position] = all(self._covers(edges, *edge) for edge in self._class[at])
+        return known
+
+    def _covers(self, edges: list[list[int]], low: int, high: int, then: int) -> bool:
+        for first, last, target in sorted(edges):
+            if first <= low <= last and self._all(then, target):
+                low = last + 1
+        return low > high
+
+
+def lazy_loops(positions: PositionAutomaton, classes: list[Ranges]) -> tuple[Int32Array, list[Ranges]]:
+    """By position, the class of which every string leads on from it, or -1; and those classes.
+
+    `classes`: largest first. All its code points lead back to the position, or from it to one where they do. Of
+    positions with an edge to themselves on all of a class that is ASCII, MAX_TRIED at most, and those before them.
+    """
+    n = positions.n_states
+    loop = np.full(n, -1, np.int32)
+    used: list[Ranges] = []
+    source = np.repeat(np.arange(n, dtype=np.int32), np.diff(positions.edge_start))
+    own = np.flatnonzero(source == positions.target)
+    tried = np.unique(source[own])[:MAX_TRIED]
+    own = own[source[own] <= tried[-1]] if len(tried) else own
+    covered = np.zeros((len(tried), 128), np.bool_)
+    rows = np.searchsorted(tried, source[own])
+    for row, low, high in zip(rows.tolist(), positions.low[own].tolist(), positions.high[own].tolist(), strict=True):
+        covered[row, low : high + 1] = True
+    left = 2 * MAX_TRIED
+    for ranges in classes:
+        ascii_points = [point for low, high in ranges for point in range(low, min(high, 0x7F) + 1)]
+        if not ascii_points or ranges[-1][1] <= 0x7F:
+            continue  # nothing that the bytes alone do not say
+        returning = _Returning(positions, ranges)
+        whole = tried[covered[:, ascii_points].all(axis=1) & (loop[tried] < 0)]
+        found = [state for state in whole[:left].tolist() if returning.leads(state, state)]
+        left -= len(whole[:left])
+        if not found:
+            continue
+        loop[found] = len(used)
+        before = np.flatnonzero(np.isin(positions.target, found) & (loop[source] < 0))
+        pairs = dict.fromkeys(zip(source[before].tolist(), positions.target[before].tolist(), strict=True))
+        for state, to in list(pairs)[:left]:
+            if loop[state] < 0 and returning.leads(state, to):
+                loop[state] = len(used)
+        left -= min(left, len(pairs))
+        used.append(ranges)
+    return loop, used
 
 
 def merge_equal_positions(positions: PositionAutomaton) -> PositionAutomaton:

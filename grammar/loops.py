@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numba import helper, kernel
-from .automaton import COUNTER, FINAL, HAS_CALLS, HAS_OPERATIONS
+from .automaton import COUNTER, FINAL, HAS_CALLS, HAS_OPERATIONS, PLAIN, SPREAD
 from .expression import ByteAutomaton, Characters, Expression, Machine, Ranges, Repeat
 from .position import Int32Array, Uint8Array, grown
 from .ranges import normalise, subtract
@@ -18,6 +18,9 @@ from .utf8 import count_code_points, fragment
 
 #: Classes of more code points than this, or with one that is not ASCII, are worth looking for.
 WIDE = 16
+#: Pairs of a state of the automaton and one of a class's (two bytes each) up to which it is asked among which states
+#: the class stays; past it only states that loop on it by themselves are known, and masks of others take longer.
+MAX_SPREAD_PAIRS = 1 << 24
 
 
 def is_wide(node: Expression) -> bool:
@@ -80,7 +83,7 @@ def without_absent(ranges: Ranges, absent: frozenset[int]) -> Ranges:
 
 
 @lru_cache(maxsize=256)
-def _class_edges(ranges: Ranges) -> tuple[Int32Array, Int32Array, Int32Array, Int32Array]:
+def class_edges(ranges: Ranges) -> tuple[Int32Array, Int32Array, Int32Array, Int32Array]:
     """The automaton of a class: where the edges of each state begin, their lowest and highest bytes, their targets."""
     part = fragment(ranges)
     table = np.array(part.edges, np.int32).reshape(-1, 4)
@@ -89,21 +92,26 @@ def _class_edges(ranges: Ranges) -> tuple[Int32Array, Int32Array, Int32Array, In
 
 
 def find_loops(
-    arrays: dict[str, npt.NDArray[Any]], n_classes: int, classes: list[Ranges]
+    arrays: dict[str, npt.NDArray[Any]], n_classes: int, asked: npt.NDArray[np.bool_], classes: list[Ranges]
 ) -> tuple[Int32Array, list[Ranges]]:
-    """(`state_loop`, the classes that some state loops on) for the sections `arrays` of an automaton."""
-    n_states = len(arrays["edges"])
-    loop = np.full(n_states, -1, np.int32)
-    used: list[Ranges] = []
+    """(`state_loop`, the classes that some state loops on) for the sections `arrays` of an automaton.
+
+    `classes`: largest first. `asked`: states that a head may come to or not, as the members that were there say. Sets
+    the flag SPREAD of states whose class leads on to others.
+    """
+    loop = np.full(len(arrays["edges"]), -1, np.int32)
     columns = [arrays[name] for name in _COLUMNS]
-    for ranges in classes:
-        arguments: Any = (*columns, n_classes, *_class_edges(ranges), loop, len(used))
-        if _mark_loops(*arguments):
-            used.append(ranges)
-    return loop, used
+    for index, ranges in enumerate(classes):
+        arguments: Any = (*columns, n_classes, *class_edges(ranges), loop, index)
+        _mark_loops(*arguments)
+    _spread_loops(arrays, n_classes, asked, loop, classes)
+    used = np.unique(loop[loop >= 0])
+    number = np.full(len(classes) + 1, -1, np.int32)
+    number[used] = np.arange(len(used))
+    return number[loop], [classes[index] for index in used.tolist()]
 
 
-def spread_loops(
+def _spread_loops(
     arrays: dict[str, npt.NDArray[Any]],
     n_classes: int,
     asked: npt.NDArray[np.bool_],
@@ -113,27 +121,37 @@ def spread_loops(
     """Set `loop` also at states that such a class leads to states like them, and never away: a greatest fixpoint.
 
     So are the states within the names of an object that may have others beside them: whatever a name begins with, all
-    characters but its end go on. So are those of a pattern that is searched for in a text, whatever was read of it:
-    they loop on lesser classes by themselves, if at all. For classes of all code points above U+007F. `asked`: whether
-    in a frame of members some name may be all that is left, which may not be allowed.
+    characters but its end go on. So are those of a pattern that is searched for in a text, whatever was read of it,
+    and those of several conditions on one text. Only of classes with code points above U+007F: of others,
+    `masks.wide` finds what it needs by itself.
     """
-    flags, frame = arrays["state_flags"], arrays["state_frame"]
-    free = (flags & (FINAL | HAS_CALLS | HAS_OPERATIONS) == 0) & ~asked & (arrays["frame_kind"][frame] != COUNTER)
+    flags, frame, rows = arrays["state_flags"], arrays["state_frame"], arrays["edges"]
+    # In a counter and where members begin, what a final state does depends on more than itself.
+    kind = arrays["frame_kind"][frame]
+    free = (flags & (HAS_CALLS | HAS_OPERATIONS) == 0) & ~asked & (kind != COUNTER) & (rows >= 0)
+    free &= (flags & FINAL == 0) | (kind == PLAIN)
     for state in np.flatnonzero((flags & HAS_OPERATIONS != 0) & (loop >= 0)).tolist():
         loop[(loop == loop[state]) & (frame == frame[state])] = -1  # what it loops on begins members
     columns = [arrays[name] for name in _COLUMNS[:5]]
+    dense = np.flatnonzero(free).astype(np.int32)
+    alive = arrays["dense"].reshape(-1, n_classes) >= 0
     for index, ranges in enumerate(classes):
-        there = np.zeros(len(arrays["frame_kind"]), np.bool_)
-        there[frame[loop == index]] = True
-        if not there.any() or subtract(((0x80, 0xD7FF), (0xE000, 0x10FFFF)), ranges):
+        edges = class_edges(ranges)
+        if not ranges or ranges[-1][1] <= 0x7F or len(rows) * len(edges[0]) > MAX_SPREAD_PAIRS:
             continue
-        candidates = np.flatnonzero(free & there[frame]).astype(np.int32)
         lesser = (loop < 0) | (loop > index)  # classes come largest first
+        # Most states have no edge for some first byte of the class.
+        first = np.zeros(256, np.bool_)
+        for low, high in zip(edges[1][: edges[0][1]].tolist(), edges[2][: edges[0][1]].tolist(), strict=True):
+            first[low : high + 1] = True
+        whole = np.logical_and.reduce(alive[:, np.unique(arrays["byte_class"][first])], axis=1)
+        candidates = dense[whole[rows[dense]]]
         if not lesser[candidates].any():
             continue
-        arguments: Any = (*columns, n_classes, *_class_edges(ranges), candidates)
-        alive = _staying(*arguments)
-        loop[alive.view(np.bool_) & lesser] = index
+        arguments: Any = (*columns, n_classes, *edges, candidates)
+        found = _staying(*arguments).view(np.bool_) & lesser
+        loop[found] = index
+        flags[found] |= SPREAD
 
 
 @helper

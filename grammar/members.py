@@ -20,12 +20,22 @@ from .expression import Alternation, Condition, Expression, Member, Members, Rep
 from .position import Uint8Array
 
 #: In a set of bits: members without a bit.
-ANY = 62
-#: Bits of a register, those of the members and of their number together.
-MAX_MEMBER_BITS = 62
+ANY = 64
+#: Bits of a register: of members that all have one, whose number they are, and of members and their number together
+#: where there are others.
+MAX_MEMBER_BITS, MAX_COUNTED_BITS = 64, 62
+#: The bit of members without one in `Guards.keys` and in `state_keys`, where the number of members is counted.
+ANY_KEY = 62
+#: In the place of how far members are counted: their number is that of the bits.
+BY_BITS = -1
 _NO_MAXIMUM = 1 << 62
 #: More bytes than any list has.
 FAR = 2**31 - 1
+
+
+def as_word(bits: int) -> int:
+    """A set of up to 64 bits as the number that int64 has for it."""
+    return bits - (bits >> 63 << 64)
 
 
 @dataclass(frozen=True)
@@ -56,13 +66,14 @@ class Term(NamedTuple):
 class Guards:
     """What is asked of the register of a frame of members.
 
-    `keys` [states] int64: the members that may begin next, a bit each, where going on from a state needs one of them to
-    be allowed; -1 where nothing is asked. `operations`: (state, bit, target), sorted. `terms`: the conditions that can
+    `keys` [states] int64: the members that may begin next, a bit each; `asked` [states]: whether going on from a state
+    needs one of them to be allowed. `operations`: (state, bit, target), sorted. `terms`: the conditions that can
     be met. The number of members is counted up to `most`, from bit
-    `shift` of the register on.
+    `shift` of the register on; BY_BITS: that of the bits is it.
     """
 
     keys: npt.NDArray[np.int64]
+    asked: npt.NDArray[np.bool_]
     operations: list[tuple[int, int, int]]
     terms: list[Term]
     shift: int
@@ -158,10 +169,12 @@ def list_of(node: Members) -> Expression:
 def check_bits(node: Members) -> None:
     """Raise `GrammarUnsupported` where the register has not enough bits."""
     bits = max((option.bit + 1 for option in node.options if option.bit is not None), default=0)
-    most = max((_counted(condition) for condition in node.accept), default=0)
-    if bits + most.bit_length() > MAX_MEMBER_BITS or min((o.bit or 0 for o in node.options), default=0) < 0:
+    others = any(option.bit is None for option in node.options)
+    most = max((_counted(condition) for condition in node.accept), default=0) if others else 0
+    most_bits = MAX_COUNTED_BITS if others else MAX_MEMBER_BITS
+    if bits + most.bit_length() > most_bits or min((o.bit or 0 for o in node.options), default=0) < 0:
         raise GrammarUnsupported(
-            f"at most {MAX_MEMBER_BITS} bits: {bits} members in any order, counted up to {most}, need more",
+            f"at most {most_bits} bits: {bits} members in any order, counted up to {most}, need more",
             node.source.place if node.source else None,
         )
 
@@ -204,24 +217,26 @@ def guards_of(node: Members, dfa: Dfa, operations: dict[int, int]) -> Guards:
         table[:, symbol] = -1
     found.sort()
     available = 0
+    begun = {target for *_, target in found}
     for state, bit, _ in found:
         available |= 1 << bit
-        if state == 0 or any(state == target for *_, target in found):
+        if state == 0 or state in begun:
             raise GrammarUnsupported("the key of a member may not be empty", node.source.place if node.source else None)
     terms = terms_of(node, available)
+    others = available >> ANY & 1 != 0
     keys, ends = _next_members(table, dfa.final, found)
     # A member without a bit does no harm where no number of members is too large.
-    free = available >> ANY & 1 and all(term.maximum == _NO_MAXIMUM for term in terms)
-    open_ = ends | (bool(free) & (keys >> ANY & 1 != 0))
+    free = others and all(term.maximum == _NO_MAXIMUM for term in terms)
+    open_ = ends | (free & (keys >> ANY_KEY & 1 != 0))
     asked = ~open_
     for state in np.flatnonzero(open_ & (dfa.final != 0)).tolist():
         # It may end here; to go on may need a member all the same.
         onward = table[state][table[state] >= 0]
         asked[state] = len(onward) > 0 and not open_[onward].any()
     shift = max((bit + 1 for _, bit, _ in found if bit != ANY), default=0)
-    most = max((_counted(condition) for condition in node.accept), default=0)
+    most = max((_counted(condition) for condition in node.accept), default=0) if others else BY_BITS
     edges = np.array(sorted(_pairs(table)), np.int64).reshape(-1, 2)
-    return Guards(np.where(asked, keys, -1), found, terms, shift, most, edges, ends)
+    return Guards(np.where(asked, keys, -1), asked, found, terms, shift, most, edges, ends)
 
 
 def _pairs(table: npt.NDArray[np.int32]) -> set[tuple[int, int]]:
@@ -234,7 +249,7 @@ def _next_members(
     """By state: the members that may begin before any other does; whether the list may end before."""
     keys = np.zeros(len(table), np.int64)
     for state, bit, _ in operations:
-        keys[state] |= 1 << bit
+        keys[state] |= as_word(1 << (ANY_KEY if bit == ANY else bit))
     ends = final != 0
     source, target = np.array(sorted(_pairs(table)), np.int64).reshape(-1, 2).T
     while len(source):

@@ -118,7 +118,7 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
     else:
         # Nothing but a space may come first; then the state is what it is after one space.
         take_up(memo)
-        wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, False, memo)
+        wide = find_loop(grammar, automaton, vocabulary, state, register, follow, own, False, 0, memo)
         for word in range(LOOP_WORDS):
             store_i64(loop, word, 0)
         store_i64(loop, L_CLASS, -1)

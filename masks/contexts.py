@@ -212,8 +212,8 @@ def _call_frame(batch, grammar, vocabulary, node, register, item):  # type: igno
     if call >= calls:
         begun = load_i32(section(automaton, AT_OPERATION_TARGET), call - calls)
         bit = load_i32(section(automaton, AT_OPERATION_BIT), call - calls)
-        after = after_member(automaton, frame_of(automaton, begun), register, bit)
-        if after < 0:
+        allowed, after = after_member(automaton, frame_of(automaton, begun), register, bit)
+        if not allowed:
             return 0
         return _visit(batch, grammar, vocabulary, node, begun, after, list_number | INCLUSIVE)
     frame = load_i32(section(automaton, AT_CALL_FRAME), call)

@@ -112,8 +112,8 @@ def _arrive(automaton, graph, reached, count, node, target, register):  # type: 
             starts = section(automaton, AT_OPERATION_START)
             for at in range(load_i32(starts, target), load_i32(starts, target + 1)):
                 bit = load_i32(section(automaton, AT_OPERATION_BIT), at)
-                after = after_member(automaton, frame_of(automaton, target), register, bit)
-                if after >= 0:
+                allowed, after = after_member(automaton, frame_of(automaton, target), register, bit)
+                if allowed:
                     begun = load_i32(section(automaton, AT_OPERATION_TARGET), at)
                     count = put_triple(graph, reached, count, MAX_GRAPH_HEADS, node, begun, after)
             if only_operations(automaton, target):

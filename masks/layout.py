@@ -36,6 +36,8 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_KINDS,  # int64[KIND_WORDS] bytes that do the same in every state
     G_LOOP_EXACT,  # uint8[n_states] 1 where no code point above U+007F but those of the loop class may come next
     G_LOOP_SIZE,  # int32[n_loops] tokens made of the class
+    G_SPREAD_GROUP,  # int32[n_states] place of a SPREAD state in the next
+    G_SPREAD_BYTES,  # int64[groups][SPREAD_WORDS] what may come next after any string of such a state's class
     G_BOUNDARY,  # uint8[n_states] 1 where a token may end; 0 (no address): everywhere
     G_READY_START,  # int32[n_states][2] masks built ahead: where the token list of a state begins and ends; 0: none
     G_READY_TOKENS,  # int32[...]
@@ -435,7 +437,8 @@ L_FIRST = L_SELF + 1  # 2 words: ASCII bytes that all lead to that state
 L_FIRST_TEXT = L_FIRST + 2  # 1 where all code points above U+007F lead to its set as well
 L_ASKED = L_FIRST_TEXT + 1  # bits: it depends on whether members without a bit are allowed; on which members were there
 L_WORK = L_ASKED + 1  # byte edges looked at to find all this
-LOOP_WORDS = L_WORK + 1
+L_AGAIN = L_WORK + 1  # 1 where a byte may lead back to the first of L_STATES
+LOOP_WORDS = L_AGAIN + 1
 NO_LIMIT = 1 << 40
 # Words at J_MEMO. Finding is taken up again from the beginning, with the sets that have been found by then.
 (
@@ -450,7 +453,7 @@ NO_LIMIT = 1 << 40
     MEMO_HEAD,
 ) = range(9)
 MAX_SETS = 40  # that are asked for
-MEMO_ENTRY = MAX_LOOP_STATES + 5  # words of each: L_STAY, L_TEXT, L_ASKED, then L_STATES with their number
+MEMO_ENTRY = MAX_LOOP_STATES + 6  # words of each: L_STAY, L_TEXT, L_ASKED, L_STATES with their number, L_AGAIN
 MEMO_WORDS = MEMO_HEAD + MAX_SETS * MEMO_ENTRY
 #: With more undecided tokens than this, all tokens are walked: sorting the undecided out is done in one go.
 MAX_UNDECIDED = 32768

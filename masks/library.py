@@ -26,7 +26,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..grammar.automaton import COUNTER, FINAL, HAS_CALLS, PLAIN, RECURSIVE, Automaton
+from ..grammar.automaton import (
+    COUNTER,
+    FINAL,
+    GUARDED,
+    HAS_OPERATIONS,
+    HAS_TOKENS,
+    PLAIN,
+    RECURSIVE,
+    Automaton,
+)
 from . import cache
 from .errors import VocabularyError
 from .layout import (
@@ -54,7 +63,7 @@ if TYPE_CHECKING:
     from .vocabulary import Vocabulary
 
 #: Of the layout of entries and of tries. Another number: other files.
-LIBRARY_VERSION = 1
+LIBRARY_VERSION = 2
 #: States of a frame that is worth an entry, at most, and bytes on which one of them is alive, at least.
 MAX_STATES, MIN_BYTES = 64, 10
 #: Frames of one grammar that are looked for, and that are made, at most (about 1 ms each, once).
@@ -156,7 +165,7 @@ def frame_keys(automaton: Automaton) -> list[tuple[int, bytes]]:
     np.maximum.at(most, state_frame[wide], alive[automaton["edges"][wide]])
     count = np.bincount(state_frame, minlength=n_frames)
     odd = np.zeros(n_frames, np.bool_)
-    odd[state_frame[(flags | FINAL | HAS_CALLS) != (FINAL | HAS_CALLS)]] = True
+    odd[state_frame[flags & (HAS_TOKENS | GUARDED | HAS_OPERATIONS) != 0]] = True
     kind = automaton["frame_kind"]
     good = (most >= MIN_BYTES) & (count <= MAX_STATES) & ~odd & ((kind == PLAIN) | (kind == COUNTER))
     first = np.searchsorted(state_frame, np.arange(n_frames + 1))

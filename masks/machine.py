@@ -16,6 +16,7 @@ from ..grammar.automaton import (
     MEMBERS,
     SECTION_INDEX,
 )
+from ..grammar.members import BY_BITS
 from .layout import (
     COMPLETE,
     CONFIG_FIRST_HEAD,
@@ -45,6 +46,7 @@ AT_TOKEN_START, AT_TOKEN_SYMBOL, AT_TOKEN_TARGET = _AT["token_start"], _AT["toke
 AT_FRAME_START, AT_FRAME_KIND = _AT["frame_start"], _AT["frame_kind"]
 AT_FRAME_MINIMUM, AT_FRAME_MAXIMUM = _AT["frame_minimum"], _AT["frame_maximum"]
 AT_FRAME_FIRST, AT_FRAME_FOLLOW = _AT["frame_first"], _AT["frame_follow"]
+AT_LOOP_START, AT_LOOP_RANGES, AT_LAZY_LOOP = _AT["loop_start"], _AT["loop_ranges"], _AT["lazy_loop"]
 AT_STATE_DISTANCE, AT_FRAME_LENGTH = _AT["state_distance"], _AT["frame_length"]
 AT_LAZY_EDGE_START, AT_LAZY_EDGES, AT_LAZY_FINAL = _AT["lazy_edge_start"], _AT["lazy_edges"], _AT["lazy_final"]
 
@@ -142,11 +144,13 @@ def counter_distances(automaton, state, register, reach):  # type: ignore[no-unt
     what a token of at most `reach` bytes can get to, as an item takes at least one byte.
 
     Of a frame of members the first is a number of its own for each register, as if a minimum were so far away, and the
-    second says whether members without a bit are allowed.
+    second says whether members without a bit are allowed; where all have one, the two together are such a number.
     """
     frame = frame_of(automaton, state)
     kind = load_u8(section(automaton, AT_FRAME_KIND), frame)
     if kind == MEMBERS:
+        if load_i64(section(automaton, AT_FRAME_MAXIMUM), frame) == BY_BITS:
+            return (1 << 61) | (register & 0xFFFFFFFF), (1 << 61) | ((register >> 32) & 0xFFFFFFFF)
         return (1 << 62) | register, 1 if may_add_any(automaton, frame, register) else FAR
     if kind != COUNTER:
         return 0, FAR

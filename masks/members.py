@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import FINAL, GUARDED, H_SECTIONS, SECTION_INDEX
-from ..grammar.members import ANY
+from ..grammar.members import ANY, ANY_KEY, BY_BITS
 from .memory import count_bits, load_i32, load_i64, load_u8, section
 
 _AT = {name: H_SECTIONS + i for name, i in SECTION_INDEX.items()}
@@ -24,6 +24,18 @@ _GROUP_START, _GROUP_MASK = _AT["group_start"], _AT["group_mask"]
 
 #: More bytes than any list has.
 NEVER_ENDS = 1 << 31
+
+
+@helper
+def _seen(automaton, frame, register):  # type: ignore[no-untyped-def]
+    """The members that were there, as bits, and their number as far as it is counted."""
+    shift = load_i64(section(automaton, _SHIFT), frame)
+    bits, count = register, 0
+    if load_i64(section(automaton, _MOST), frame) == BY_BITS:
+        count = count_bits(bits)
+    else:
+        bits, count = register & ((1 << shift) - 1), register >> shift
+    return bits, count
 
 
 @helper
@@ -48,8 +60,7 @@ def _lacking(automaton, term, bits):  # type: ignore[no-untyped-def]
 @helper
 def is_met(automaton, frame, register):  # type: ignore[no-untyped-def]
     """May the list of members end?"""
-    shift = load_i64(section(automaton, _SHIFT), frame)
-    bits, count = register & ((1 << shift) - 1), register >> shift
+    bits, count = _seen(automaton, frame, register)
     starts = section(automaton, _TERM_START)
     for term in range(load_i32(starts, frame), load_i32(starts, frame + 1)):
         if (
@@ -63,28 +74,31 @@ def is_met(automaton, frame, register):  # type: ignore[no-untyped-def]
 
 @helper
 def after_member(automaton, frame, register, bit):  # type: ignore[no-untyped-def]
-    """The register when a member with this bit (ANY: with none) has begun; -1 where it may not."""
-    shift = load_i64(section(automaton, _SHIFT), frame)
-    bits, count = register & ((1 << shift) - 1), register >> shift
-    if bit < shift:
+    """Whether a member with this bit (ANY: with none) may begin, and the register when it has."""
+    bits, count = _seen(automaton, frame, register)
+    most = load_i64(section(automaton, _MOST), frame)
+    count += 1
+    if bit != ANY:
         if (bits >> bit) & 1 != 0:
-            return -1
+            return False, register
         bits |= 1 << bit
-    count = min(count + 1, load_i64(section(automaton, _MOST), frame))
+    after = bits
+    if most != BY_BITS:
+        count = min(count, most)
+        after |= count << load_i64(section(automaton, _SHIFT), frame)
     starts = section(automaton, _TERM_START)
     for term in range(load_i32(starts, frame), load_i32(starts, frame + 1)):
         number = count + _lacking(automaton, term, bits)[1]
         if _term(automaton, _FORBIDDEN, term) & bits == 0 and number <= _term(automaton, _MAXIMUM, term):
-            return bits | (count << shift)
-    return -1
+            return True, after
+    return False, register
 
 
 @helper
 def may_go_on(automaton, state, register):  # type: ignore[no-untyped-def]
     """Is one of the members that may begin next from `state` (GUARDED) allowed?"""
     frame = load_i32(section(automaton, _STATE_FRAME), state)
-    shift = load_i64(section(automaton, _SHIFT), frame)
-    bits, count = register & ((1 << shift) - 1), register >> shift
+    bits, count = _seen(automaton, frame, register)
     fresh = load_i64(section(automaton, _STATE_KEYS), state) & ~bits
     starts = section(automaton, _TERM_START)
     for term in range(load_i32(starts, frame), load_i32(starts, frame + 1)):
@@ -102,7 +116,7 @@ def may_go_on(automaton, state, register):  # type: ignore[no-untyped-def]
 def _to_end(automaton, frame, register):  # type: ignore[no-untyped-def]
     """Fewest bytes of the members that a list lacks, after one."""
     shift = load_i64(section(automaton, _SHIFT), frame)
-    bits, count = register & ((1 << shift) - 1), register >> shift
+    bits, count = _seen(automaton, frame, register)
     costs = section(automaton, _MEMBER_COST) + 4 * load_i32(section(automaton, _FRAME_COSTS), frame)
     starts = section(automaton, _TERM_START)
     best = NEVER_ENDS
@@ -152,8 +166,8 @@ def members_distance(automaton, state, register, to_final):  # type: ignore[no-u
     for bit in range(shift + 1):
         cost = load_i32(section(automaton, _MEMBER_COST), row + bit)
         if cost < best:
-            after = after_member(automaton, frame, register, bit)
-            if after >= 0:
+            allowed, after = after_member(automaton, frame, register, bit if bit < shift else ANY)
+            if allowed:
                 best = min(best, cost + _to_end(automaton, frame, after))
     return best
 
@@ -161,8 +175,7 @@ def members_distance(automaton, state, register, to_final):  # type: ignore[no-u
 @helper
 def may_add_any(automaton, frame, register):  # type: ignore[no-untyped-def]
     """May a member without a bit come next, and so whatever may begin one?"""
-    shift = load_i64(section(automaton, _SHIFT), frame)
-    bits, count = register & ((1 << shift) - 1), register >> shift
+    bits, count = _seen(automaton, frame, register)
     starts = section(automaton, _TERM_START)
     for term in range(load_i32(starts, frame), load_i32(starts, frame + 1)):
         number = count + _lacking(automaton, term, bits)[1]
@@ -174,8 +187,11 @@ def may_add_any(automaton, frame, register):  # type: ignore[no-untyped-def]
 @helper
 def goes_on_with_any(automaton, state, register):  # type: ignore[no-untyped-def]
     """Is what may come next from `state` a member without a bit, and one allowed?"""
-    return (load_i64(section(automaton, _STATE_KEYS), state) >> ANY) & 1 != 0 and may_add_any(
-        automaton, load_i32(section(automaton, _STATE_FRAME), state), register
+    frame = load_i32(section(automaton, _STATE_FRAME), state)
+    return (
+        load_i64(section(automaton, _MOST), frame) != BY_BITS
+        and (load_i64(section(automaton, _STATE_KEYS), state) >> ANY_KEY) & 1 != 0
+        and may_add_any(automaton, frame, register)
     )
 
 

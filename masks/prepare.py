@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
@@ -32,13 +30,11 @@ from .machine import (
     AT_EDGES,
     AT_LAZY_EDGE_START,
     AT_LAZY_EDGES,
-    AT_STATE_LOOP,
     AT_TOKEN_START,
     AT_TOKEN_SYMBOL,
     AT_TOKEN_TARGET,
     delta,
     flags_of,
-    restart_of,
 )
 from .memory import call_kernel, count_bits, count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
 from .trie import (
@@ -52,9 +48,6 @@ from .trie import (
     VocabularyTables,
 )
 from .walk import begin_job
-
-if TYPE_CHECKING:
-    pass
 
 
 @kernel("void(int64, uint8[::1], int64[:, ::1])")
@@ -131,89 +124,6 @@ def loop_members(tables: VocabularyTables, ranges: npt.NDArray[np.int32]) -> npt
         _class_members(tables.address, table, result)
         cache[key] = result
     return cache[key]
-
-
-#: Above U+007F, surrogates left out.
-CODE_POINTS_ABOVE_ASCII = 0x110000 - 0x80 - 0x800
-
-
-@helper
-def _count_last(automaton, state, known):  # type: ignore[no-untyped-def]
-    """Continuation bytes that are alive from `state`; remembered in `known`."""
-    if known[state, 0] < 0:
-        total = 0
-        for byte in range(0x80, 0xC0):
-            if delta(automaton, state, byte) >= 0:
-                total += 1
-        known[state, 0] = total
-    return known[state, 0]
-
-
-@helper
-def _count_two(automaton, state, column, low, high, known):  # type: ignore[no-untyped-def]
-    """Strings of two continuation bytes, the first in low..high, that are alive from `state`; see `_count_after`."""
-    if known[state, column] < 0:
-        total = 0
-        for byte in range(low, high + 1):
-            target = delta(automaton, state, byte)
-            if target >= 0:
-                total += _count_last(automaton, target, known)
-        known[state, column] = total
-    return known[state, column]
-
-
-@helper
-def _count_after(automaton, state, lead, known):  # type: ignore[no-untyped-def]
-    """Code points that are alive from `state`, to which their first byte `lead` has led.
-
-    Remembered in `known` int32[states, 7], -1 at first: by what may come after the lead.
-    """
-    if lead < 0xE0:
-        return _count_last(automaton, state, known)
-    if lead < 0xF0:
-        if lead == 0xE0:
-            return _count_two(automaton, state, 2, 0xA0, 0xBF, known)
-        if lead == 0xED:
-            return _count_two(automaton, state, 3, 0x80, 0x9F, known)
-        return _count_two(automaton, state, 1, 0x80, 0xBF, known)
-    column = 4 if lead == 0xF0 else 5 if lead == 0xF4 else 6
-    if known[state, column] < 0:
-        total = 0
-        for byte in range(0x90 if lead == 0xF0 else 0x80, 0x90 if lead == 0xF4 else 0xC0):
-            target = delta(automaton, state, byte)
-            if target >= 0:
-                total += _count_two(automaton, target, 1, 0x80, 0xBF, known)
-        known[state, column] = total
-    return known[state, column]
-
-
-@kernel("void(int64, int64, int64[::1], uint8[::1])")
-def exact_loops(automaton, n_states, sizes, exact):  # type: ignore[no-untyped-def]
-    """exact[s] = 1 where the code points above U+007F that may come next in `s` are those of its loop class alone.
-
-    `sizes`: how many such code points each loop class has. All of them are alive in `s`, so counting suffices.
-    """
-    known = np.full((0, 7), -1, np.int32)
-    for state in range(n_states):
-        klass = load_i32(section(automaton, AT_STATE_LOOP), state)
-        if klass < 0:
-            continue
-        if sizes[klass] == CODE_POINTS_ABOVE_ASCII:
-            exact[state] = 1
-            continue
-        if len(known) == 0:
-            known = np.full((n_states, 7), -1, np.int32)
-        start = restart_of(automaton, state, 0)
-        total = 0
-        for lead in range(0xC2, 0xF5):
-            one = delta(automaton, state, lead)
-            if one >= 0:
-                total += _count_after(automaton, one, lead, known)
-            if start >= 0:
-                two = delta(automaton, start, lead)
-                if two >= 0:
-                    total += _count_after(automaton, two, lead, known)
-        exact[state] = 1 if total == sizes[klass] else 0
 
 
 @helper

@@ -37,6 +37,8 @@ from .layout import (
     G_READY_START,
     G_READY_TOKENS,
     G_SINGLE,
+    G_SPREAD_BYTES,
+    G_SPREAD_GROUP,
     G_STATE_MASK,
     G_TOKEN_IDS,
     KIND_BYTES,
@@ -45,9 +47,10 @@ from .layout import (
     KIND_OF,
     KIND_WORDS,
 )
+from .loop_class import exact_loops, spread_bytes
 from .machine import AT_EDGES, AT_FRAME_KIND, AT_FRAME_START, AT_STATE_FLAGS, delta
 from .memory import Block, load_i32, load_u8, section
-from .prepare import exact_loops, lazy_loops, loop_members
+from .prepare import lazy_loops, loop_members
 from .ready import only_start
 from .spelling import live_bytes
 from .trie import tables_of
@@ -163,9 +166,11 @@ class Resident:
                 sizes[i] = np.maximum(ranges[:, 1] - np.maximum(ranges[:, 0], 0x80) + 1, 0).sum()
             counts = [int(np.bitwise_count(m[0].view(np.uint64)).sum()) for m in members]
             block.set_array(G_LOOP_SIZE, np.array(counts, np.int32))
-            exact = np.zeros(automaton.n_states, np.uint8)
-            exact_loops(automaton.address, automaton.n_states, sizes, exact)
-            block.set_array(G_LOOP_EXACT, exact)
+            block.set_array(G_LOOP_EXACT, exact_loops(automaton, sizes))
+            group, entries = spread_bytes(automaton)
+            if len(entries):
+                block.set_array(G_SPREAD_GROUP, group)
+                block.set_array(G_SPREAD_BYTES, entries)
             block.set_array(G_LOOP_BITS, np.stack(members))
         if compiled.boundary is not None:
             block.set_array(G_BOUNDARY, compiled.boundary)

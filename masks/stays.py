@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import HAS_OPERATIONS
-from .layout import KIND_OF, L_ASKED, L_STATES, L_WORK, MAX_LOOP_STATES
+from .layout import KIND_OF, L_AGAIN, L_ASKED, L_STATES, L_WORK, MAX_LOOP_STATES
 from .machine import delta, flags_of, restart_of
 from .members import asks, goes_on_with_any, may_go_on
 from .memory import load_i64, store_i64
@@ -41,6 +41,8 @@ def _keep_state(automaton, loop, state, register, only):  # type: ignore[no-unty
     n = load_i64(states, MAX_LOOP_STATES)
     for i in range(n):
         if load_i64(states, i) == state:
+            if i == 0:
+                store_i64(loop, L_AGAIN, 1)
             return True
     if n >= only:
         return False

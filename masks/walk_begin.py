@@ -23,6 +23,7 @@ from .layout import (
     G_LAZY_SETS,
     G_LAZY_WORDS,
     G_LIVE,
+    G_LOOP_SIZE,
     HEAD_DEPTH,
     HEAD_STATES,
     HEAD_WORDS,
@@ -53,13 +54,13 @@ from .layout import (
     SELECT,
     TRIE,
 )
-from .machine import add_head, close, head_at, top_register, top_state
-from .memory import count_bits, count_trailing_zeros, load_i64, store_i64
+from .machine import AT_LAZY_LOOP, add_head, close, head_at, top_register, top_state
+from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, section, store_i64
 from .path import CONFIG_COST, config_of
 from .select import begin_selection, select_some
 from .suffixes import choose_tries, leave_out, no_tries
 from .undecided import fill_stay
-from .wide import MIN_WIDE_BYTES, add_next_bytes, begin_finding, find_loops, loop_work
+from .wide import MIN_CLASS_TOKENS, MIN_WIDE_BYTES, add_next_bytes, begin_finding, find_loops, loop_work
 
 
 @helper
@@ -69,7 +70,7 @@ def _begin_lazy(batch, grammar, automaton, vocabulary, state):  # type: ignore[n
     loop = load_i64(job, J_LOOP)
     words = load_i64(grammar, G_LAZY_WORDS)
     source = load_i64(grammar, G_LAZY_SETS) + 8 * words * state
-    best = -1
+    best, best_class = -1, -1
     weight = MIN_WIDE_BYTES - 1
     loops = load_i64(grammar, G_LAZY_LOOP)
     for word in range(words):
@@ -83,14 +84,21 @@ def _begin_lazy(batch, grammar, automaton, vocabulary, state):  # type: ignore[n
                 + count_bits(load_i64(loops, 3 * position + 1))
                 + 128 * load_i64(loops, 3 * position + 2)
             )
+            klass = -1
+            if load_i64(loops, 3 * position + 2) == 0:
+                klass = load_i32(section(automaton, AT_LAZY_LOOP), position)
+                if klass >= 0 and load_i32(load_i64(grammar, G_LOOP_SIZE), klass) >= MIN_CLASS_TOKENS:
+                    own += 64
+                else:
+                    klass = -1
             if own > weight:
                 weight = own
-                best = position
+                best, best_class = position, klass
     if best < 0:
         return -1
     for k in range(3):
         store_i64(loop, L_STAY + k, load_i64(loops, 3 * best + k))
-    store_i64(loop, L_CLASS, -1)
+    store_i64(loop, L_CLASS, best_class)
     store_i64(loop, L_AFTER, 0)
     store_i64(loop, L_SELF, 0)
     store_i64(loop, L_LIMIT, NO_LIMIT)

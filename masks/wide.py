@@ -10,18 +10,18 @@ byte which leaves the set, or are no complete UTF-8 text, are walked one by one.
 from __future__ import annotations
 
 from .._numba import helper
-from ..grammar.automaton import COUNTER, FINAL, GUARDED, H_FLAGS, HAS_CALLS, HAS_OPERATIONS, RECURSIVE
+from ..grammar.automaton import COUNTER, FINAL, GUARDED, H_FLAGS, HAS_CALLS, HAS_OPERATIONS, RECURSIVE, SPREAD
 from .layout import (
     CONFIG_HEADS,
     G_KINDS,
     G_LIVE,
-    G_LOOP_EXACT,
     G_LOOP_SIZE,
     G_SINGLE,
     KIND_BYTES,
     KIND_COUNT,
     KIND_FIRST,
     L_AFTER,
+    L_AGAIN,
     L_ASKED,
     L_CLASS,
     L_EXACT,
@@ -49,10 +49,10 @@ from .layout import (
     MEMO_UNFINISHED,
     NO_LIMIT,
 )
+from .loop_class import add_spread_bytes, ends_item, is_exact, landing
 from .machine import (
     AT_CALL_FRAME,
     AT_CALL_START,
-    AT_EDGES,
     AT_FRAME_FIRST,
     AT_FRAME_KIND,
     AT_FRAME_MAXIMUM,
@@ -70,7 +70,7 @@ from .machine import (
 from .members import asks, goes_on_with_any
 from .memory import count_bits, load_i32, load_i64, load_u8, section, store_i64
 from .stays import after_byte, keep_both, local_step, text_stays
-from .trie import V_RANKS, V_WORDS
+from .trie import V_MAX_LENGTH, V_RANKS, V_WORDS
 
 #: A set of fewer ASCII bytes is not worth the bitmaps: walking it is cheaper.
 MIN_WIDE_BYTES = 12
@@ -172,11 +172,11 @@ def _stays(automaton, vocabulary, kinds, loop, register, only, follow, memo):  #
         state = load_i64(states, i)
         start = restart_of(automaton, state, register)
         i += 1
-        before = load_i64(loop, L_WORK)
+        before, again = load_i64(loop, L_WORK), load_i64(loop, L_AGAIN)
         low, high = load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1)
         # A byte that may begin a call, or follow the frame's return, leads to places that are not looked at here.
-        # A context must know where that happens; elsewhere `find_loop` takes care of it.
-        if contexts:
+        # A context must know where that happens, but for before the first byte; elsewhere `find_loop` takes care of it.
+        if contexts and (i > 1 or again != 0):
             for turn in range(3):
                 a, b, c, d = _leading_away(automaton, state, start, follow, turn)
                 changed = changed or (low & a) | (high & b) != 0
@@ -200,6 +200,7 @@ def _stays(automaton, vocabulary, kinds, loop, register, only, follow, memo):  #
         if load_i64(loop, L_TEXT) != 0 and not text_stays(automaton, vocabulary, kinds, state, register, loop, only):
             store_i64(loop, L_TEXT, 0)
             changed = True
+        changed = changed or (contexts and load_i64(loop, L_AGAIN) != again)
         looked = load_i64(loop, L_WORK) - before
         store_i64(memo, MEMO_LEFT, load_i64(memo, MEMO_LEFT) - looked)
         store_i64(memo, MEMO_SPENT, load_i64(memo, MEMO_SPENT) + looked)
@@ -216,6 +217,7 @@ def _keep_set(loop, entry):  # type: ignore[no-untyped-def]
     store_i64(entry, 3, load_i64(loop, L_ASKED))
     for word in range(MAX_LOOP_STATES + 1):
         store_i64(entry, 4 + word, load_i64(loop + 8 * L_STATES, word))
+    store_i64(entry, MEMO_ENTRY - 1, load_i64(loop, L_AGAIN))
 
 
 @helper
@@ -226,6 +228,7 @@ def _take_set(loop, entry):  # type: ignore[no-untyped-def]
     store_i64(loop, L_ASKED, load_i64(loop, L_ASKED) | load_i64(entry, 3))
     for word in range(MAX_LOOP_STATES + 1):
         store_i64(loop + 8 * L_STATES, word, load_i64(entry, 4 + word))
+    store_i64(loop, L_AGAIN, load_i64(entry, MEMO_ENTRY - 1))
 
 
 @helper
@@ -234,10 +237,11 @@ def _set_weight(loop):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _try_states(automaton, vocabulary, kinds, loop, first, second, only, register, follow, memo):  # type: ignore[no-untyped-def]
+def _try_states(automaton, vocabulary, kinds, loop, first, second, only, register, follow, again, memo):  # type: ignore[no-untyped-def]
     """Set L_STAY, L_TEXT and L_STATES to the fixpoint that begins with these one or two states; its weight.
 
-    Where all of this is interrupted (MEMO_UNFINISHED) nothing that follows matters: it is found again, from `memo`.
+    `again`: 1 where bytes were read before. Where all of this is interrupted (MEMO_UNFINISHED) nothing that follows
+    matters: it is found again, from `memo`.
     """
     call = load_i64(memo, MEMO_CALL)
     store_i64(memo, MEMO_CALL, call + 1)
@@ -250,6 +254,7 @@ def _try_states(automaton, vocabulary, kinds, loop, first, second, only, registe
             store_i64(loop, L_STAY + word, 0)
         store_i64(states, 0, first)
         store_i64(states, MAX_LOOP_STATES, 1)
+        store_i64(loop, L_AGAIN, 1)
         return 0
     if call < load_i64(memo, MEMO_DONE):
         _take_set(loop, entry)
@@ -271,6 +276,7 @@ def _try_states(automaton, vocabulary, kinds, loop, first, second, only, registe
             store_i64(memo, MEMO_STATE, 0)
             store_i64(memo, MEMO_CHANGED, 0)
             store_i64(states, MAX_LOOP_STATES, n)
+            store_i64(loop, L_AGAIN, again)
         if not _stays(automaton, vocabulary, kinds, loop, register, max(only, n), follow, memo):
             store_i64(memo, MEMO_UNFINISHED, 1)
             _keep_set(loop, entry)
@@ -304,34 +310,37 @@ def add_next_bytes(grammar, automaton, config, into):  # type: ignore[no-untyped
 
 
 @helper
-def _ends_items(automaton, states, start):  # type: ignore[no-untyped-def]
-    """Does each code point that leads to one of these states end an item that cannot go on?"""
-    edges = section(automaton, AT_EDGES)
-    for i in range(load_i64(states, MAX_LOOP_STATES)):
-        state = load_i64(states, i)
-        flags = flags_of(automaton, state)
-        if flags & HAS_CALLS or (state != start and (flags & FINAL == 0 or load_i32(edges, state) != -1)):
-            return False
-    return True
+def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, empty, again, memo):  # type: ignore[no-untyped-def]
+    """Fill the words at `loop` for a head, with `empty` for one that stays nowhere. Returns whether it is wide.
 
-
-@helper
-def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, empty, memo):  # type: ignore[no-untyped-def]
-    """Fill the words at `loop` for a head, with `empty` for one that stays nowhere. Returns whether it is wide."""
+    `again`: 1 where bytes were read before, as then a context must know as well what this state calls and returns to.
+    """
     klass = load_i32(section(automaton, AT_STATE_LOOP), state)
     if klass >= 0 and load_i32(load_i64(grammar, G_LOOP_SIZE), klass) < MIN_CLASS_TOKENS:
         klass = -1
     kinds = load_i64(grammar, G_KINDS)
+    frame = frame_of(automaton, state)
+    start = load_i32(section(automaton, AT_FRAME_START), frame)
+    counter = load_u8(section(automaton, AT_FRAME_KIND), frame) == COUNTER
+    maximum = load_i64(section(automaton, AT_FRAME_MAXIMUM), frame)
+    # Near a counter's end a set in which each code point is an item comes first: then it is known which are too long.
+    near = counter and maximum >= 0 and maximum - 1 - register < load_i64(vocabulary, V_MAX_LENGTH)
     weight = 0
-    if not empty:
-        weight = _try_states(automaton, vocabulary, kinds, loop, state, -1, MAX_LOOP_STATES, register, follow, memo)
+    if not empty and not near:
+        weight = _try_states(
+            automaton, vocabulary, kinds, loop, state, -1, MAX_LOOP_STATES, register, follow, again, memo
+        )
     # Where some bytes lead to states that narrow the set, a state that only loops on itself may be wide.
     for byte in (0x65, 0x30, 0x20, 0x2C):
         if empty or weight >= MIN_WIDE_BYTES:
             break
         target = local_step(automaton, state, byte, register)
         if target >= 0 and flags_of(automaton, target) & (GUARDED | HAS_OPERATIONS) == 0:
-            weight = _try_states(automaton, vocabulary, kinds, loop, state, target, 1, register, follow, memo)
+            weight = _try_states(automaton, vocabulary, kinds, loop, state, target, 1, register, follow, again, memo)
+    if not empty and near and weight < MIN_WIDE_BYTES:
+        weight = _try_states(
+            automaton, vocabulary, kinds, loop, state, -1, MAX_LOOP_STATES, register, follow, again, memo
+        )
     if weight < MIN_WIDE_BYTES and klass < 0 and not empty:
         return False
     if empty:
@@ -340,6 +349,7 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
             store_i64(loop, L_STAY + word, 0)
         store_i64(loop + 8 * L_STATES, 0, state)
         store_i64(loop + 8 * L_STATES, MAX_LOOP_STATES, 1)
+        store_i64(loop, L_AGAIN, again)
     if klass >= 0 and asks(automaton, state):
         # Its class goes on with members without a bit.
         allowed = goes_on_with_any(automaton, state, register)
@@ -351,29 +361,37 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
     store_i64(loop, L_CLASS, klass)
     states = loop + 8 * L_STATES
     n = load_i64(states, MAX_LOOP_STATES)
-    frame = frame_of(automaton, state)
-    start = load_i32(section(automaton, AT_FRAME_START), frame)
-    counter = load_u8(section(automaton, AT_FRAME_KIND), frame) == COUNTER
-    maximum = load_i64(section(automaton, AT_FRAME_MAXIMUM), frame)
+    # The code points of its class lead to `land`: itself as a rule; or to others that are not known here.
+    land = state
+    spread = False
+    if klass >= 0:
+        spread = flags_of(automaton, state) & SPREAD != 0
+        if not spread:
+            land = landing(automaton, state, klass, register)
+            if land < 0:
+                land = state  # there is no room for another item
     itself = n == 1
+    contexts = load_i64(automaton, H_FLAGS) & RECURSIVE != 0
     if itself:
         # Not where the path may lead away in the middle of a run. In a context no byte of the set does.
         flags = flags_of(automaton, load_i64(states, 0))
-        contexts = load_i64(automaton, H_FLAGS) & RECURSIVE != 0
         itself = not (counter and flags & FINAL) and (contexts or flags & HAS_CALLS == 0)
     store_i64(loop, L_SELF, 1 if itself else 0)
     limit = NO_LIMIT
     exact = 0
     # The count matters only where one of the states ends an item, so that another may begin.
-    counts = klass >= 0 and state == start
+    counts = klass >= 0 and (state == start or flags_of(automaton, land) & FINAL != 0)
     for i in range(n):
         counts = counts or flags_of(automaton, load_i64(states, i)) & FINAL != 0
     if counter and maximum >= 0 and counts:
         limit = maximum - 1 - register
         # Items of one code point each: a longer string is dead, and before the first item there is room for one more.
         exact = load_u8(load_i64(grammar, G_SINGLE), frame)
-        if exact == 0 and (klass < 0 or load_i64(loop, L_TEXT) != 0) and _ends_items(automaton, states, start):
+        if exact == 0 and (klass < 0 or ends_item(automaton, land, start)):
             exact = 1
+            for i in range(n):
+                if not ends_item(automaton, load_i64(states, i), start):
+                    exact = 0
         if exact == 1 and state == start:
             limit += 1
         # What may as well follow the frame is not dead.
@@ -392,11 +410,13 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
     for word in range(4):
         store_i64(leave, word, 0)
     away = False
-    _add_work(loop, (n + 1) * load_i64(kinds, KIND_COUNT))
-    for i in range(n):
-        member = load_i64(states, i)
+    _add_work(loop, (n + 2) * load_i64(kinds, KIND_COUNT))
+    for i in range(n + 1):
+        member = load_i64(states, i) if i < n else land
         again = restart_of(automaton, member, register)
         add_state_bytes(grammar, automaton, member, register, leave)
+        if i == 0 and contexts and load_i64(loop, L_AGAIN) == 0:
+            continue  # what happens before the first byte is known
         for turn in range(3):
             a, b, c, d = _leading_away(automaton, member, again, follow, turn)
             store_i64(leave, 0, load_i64(leave, 0) | a)
@@ -405,6 +425,8 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
             store_i64(leave, 3, load_i64(leave, 3) | d)
             away = away or (load_i64(loop, L_STAY) & a) | (load_i64(loop, L_STAY + 1) & b) != 0
             away = away or (load_i64(loop, L_TEXT) != 0 and c | d != 0)
+    if spread:
+        add_spread_bytes(grammar, state, follow, loop)
     if away:
         # A byte of the set may lead away as well: from there on any byte of the grammar may be alive.
         for word in range(4):
@@ -413,8 +435,9 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
     store_i64(leave, 1, load_i64(leave, 1) & ~load_i64(loop, L_STAY + 1))
     if load_i64(loop, L_TEXT) != 0 or (
         klass >= 0
-        and load_u8(load_i64(grammar, G_LOOP_EXACT), state) != 0
-        and flags_of(automaton, state) & HAS_CALLS == 0
+        and is_exact(grammar, automaton, state, klass, loop)
+        and is_exact(grammar, automaton, land, klass, loop)
+        and (flags_of(automaton, state) | flags_of(automaton, land)) & HAS_CALLS == 0
         and load_i64(follow, 2) | load_i64(follow, 3) == 0
     ):
         # Tokens of other code points above U+007F are dead, those of these were settled.
@@ -431,12 +454,15 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
     the loop lead: all that lead there are L_FIRST. With `instead` it is to take the place of the loop: most of its
     bytes have to lead there.
     """
-    # What may follow the frame counts only where it may return.
+    # What may follow the frame counts only where it may return; neither that nor calls in a context, where it is known
+    # what happens before the first byte.
+    contexts = load_i64(automaton, H_FLAGS) & RECURSIVE != 0
     returns = 0
-    if flags_of(automaton, state) & FINAL:
+    if flags_of(automaton, state) & FINAL and not contexts:
         returns = -1
     start = restart_of(automaton, state, register)
-    if flags_of(automaton, state) & HAS_CALLS or (start >= 0 and flags_of(automaton, start) & HAS_CALLS):
+    calls = flags_of(automaton, state) & HAS_CALLS != 0 or (start >= 0 and flags_of(automaton, start) & HAS_CALLS != 0)
+    if calls and not contexts:
         return False
     kinds = load_i64(grammar, G_KINDS)
     after = loop + 8 * LOOP_WORDS
@@ -484,7 +510,7 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
             if 2 * common <= count_bits(own_low) + count_bits(own_high):
                 continue
         if low | high == 0 or not find_loop(
-            grammar, automaton, vocabulary, target, reached, follow, after, False, memo
+            grammar, automaton, vocabulary, target, reached, follow, after, False, 1, memo
         ):
             continue
         if load_i64(after, L_CLASS) >= 0:
@@ -518,11 +544,15 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop, me
     looks at FOUND_AT_ONCE byte edges, about, and is interrupted then (MEMO_UNFINISHED), to be taken up again.
     """
     take_up(memo)
-    wide = find_loop(grammar, automaton, vocabulary, state, register, follow, loop, False, memo)
+    wide = find_loop(grammar, automaton, vocabulary, state, register, follow, loop, False, 0, memo)
+    if load_i64(memo, MEMO_UNFINISHED) != 0:
+        return False
     after = False
     klass = load_i64(loop, L_CLASS)
-    # Of a class that most tokens are made of no more can be settled, whatever a first byte leads to.
+    # Of a class that most tokens are made of no more can be settled, whatever a first byte leads to, unless that is the
+    # space.
     most = wide and klass >= 0 and 2 * load_i32(load_i64(grammar, G_LOOP_SIZE), klass) > load_i64(vocabulary, V_RANKS)
+    most = most and (load_i64(loop, L_LEAVE) >> 0x20) & 1 == 0
     if not most and (not wide or load_i64(loop, L_LEAVE) | load_i64(loop, L_LEAVE + 1) != 0):
         after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide, False, memo)
     if after and wide:
@@ -535,6 +565,6 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop, me
             if wide and load_i64(memo, MEMO_CALL) != calls:  # the second half has what was tried
                 after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide, False, memo)
     if after and not wide:
-        find_loop(grammar, automaton, vocabulary, state, register, follow, loop, True, memo)
+        find_loop(grammar, automaton, vocabulary, state, register, follow, loop, True, 0, memo)
     store_i64(loop, L_AFTER, 1 if after else 0)
     return wide or after

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 #: Values of an array of distinct ones: up to the second number every set of those seen is a state, more are a register.
-MAX_DISTINCT = 56
+MAX_DISTINCT = 64
 _MAX_TRACKED = 12
 
 
@@ -244,16 +244,15 @@ class _Array:
 
     def _distinct_members(self, values: list[Expression], place: str) -> Expression:
         """Many values, each of one spelling that its last byte ends: a register says which have been seen."""
-        if len(values) > MAX_DISTINCT or not all(isinstance(value, Bytes) for value in values):
+        if len(values) > MAX_DISTINCT:
             raise GrammarTooLarge(
                 f"uniqueItems of {len(values)} values: the sets of values seen are too many",
                 place,
                 limit="max_schema_states",
             )
         layout = self._writer.layout
-        texts = [value.text for value in values if isinstance(value, Bytes)]
-        options = tuple(Member(Bytes(text[:-1]), Bytes(text[-1:]), i) for i, text in enumerate(texts))
-        maximum = None if self._maximum is None or self._maximum >= len(texts) else self._maximum
+        options = tuple(self._distinct_member(value, bit) for bit, value in enumerate(values))
+        maximum = None if self._maximum is None or self._maximum >= len(values) else self._maximum
         listed = Members(
             options,
             self._writer.inlined(layout.comma(self._depth)),
@@ -261,3 +260,9 @@ class _Array:
         )
         whole = Sequence((layout.opening(b"[", self._depth), listed, layout.closing(b"]", self._depth)))
         return whole if self._minimum else Alternation((layout.empty(b"[", b"]"), whole))
+
+    def _distinct_member(self, value: Expression, bit: int) -> Member:
+        """A value as a member, which begins where the value is known: one of several spellings ends before that is."""
+        if isinstance(value, Bytes) and len(value.text) > 1:
+            return Member(Bytes(value.text[:-1]), Bytes(value.text[-1:]), bit)
+        return Member(self._writer.inlined(value), EMPTY, bit)

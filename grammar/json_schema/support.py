@@ -41,7 +41,7 @@ SUPPORT: dict[str, tuple[str, str]] = {
     "maxItems": ("exact", ""),
     "uniqueItems": (
         "exact within a limit",
-        "where there is at most one item, or all are of up to 56 scalars (12 where the items are not alike); otherwise "
+        "where there is at most one item, or all are of up to 64 scalars (12 where the items are not alike); otherwise "
         "refused, and its negation",
     ),
     "minLength": ("exact", "in code points; an escaped surrogate pair is one"),

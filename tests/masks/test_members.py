@@ -29,7 +29,7 @@ from stepmask.grammar.expression import (
     Source,
     Token,
 )
-from stepmask.grammar.members import MAX_MEMBER_BITS
+from stepmask.grammar.members import MAX_MEMBER_BITS, accepts, after_member
 from stepmask.masks.batch import Batch
 
 S = ref("S")
@@ -210,9 +210,10 @@ def test_too_many_members_and_what_may_not_stand_in_a_key() -> None:
     where = Source("{...}", "#/properties")
     names = tuple(f"k{i}" for i in range(MAX_MEMBER_BITS + 1))
     whole = members(names)
+    beside = members(names[:60], more=True)
     for found, message in (
-        (Members(whole.options, whole.separator, source=where), "62 bits.*#/properties"),
-        (Members(whole.options[:60], whole.separator, (Condition(maximum=100),)), "62 bits"),
+        (Members(whole.options, whole.separator, source=where), "64 bits.*#/properties"),
+        (Members(beside.options, beside.separator, (Condition(maximum=100),)), "62 bits"),
         (Members((Member(Token("<t>"), Bytes(b"x"), 0),), Bytes(b",")), "token"),
         (Members((Member(Bytes(b"k"), Bytes(b"x"), 0),), Token("<t>")), "token"),
         (Members((Member(rep(b"k"), Bytes(b"x"), 0),), Bytes(b",")), "key of a member may not be empty"),
@@ -221,6 +222,48 @@ def test_too_many_members_and_what_may_not_stand_in_a_key() -> None:
         with pytest.raises(GrammarUnsupported, match=message):
             compile_grammar(grammar({"S": object_of(found)}))
     compile_grammar(grammar({"S": object_of(members(names[:-1]))}))
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        (Condition(),),
+        (Condition(minimum=62, maximum=63),),
+        (
+            Condition(required=1 << 63, maximum=2),
+            Condition(required=1 << 62, forbidden=1 << 63, groups=(0b11, 1 << 61)),
+        ),
+    ],
+    ids=["any", "nearly all", "the last"],
+)
+def test_a_register_of_all_bits(accept: tuple[Condition, ...]) -> None:
+    """As many members as a register has bits: none is taken for another, nor a register for that none is there."""
+    names = [f"{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(MAX_MEMBER_BITS)]
+    vocabulary = byte_vocabulary(*(f'{mark}"{name}":1'.encode() for mark in "{," for name in names))
+    node = members(tuple(names), accept, Bytes(b"1"))
+    batch = Batch(vocabulary, 1, None)
+    slot = batch.add(build({"S": object_of(node)}, vocabulary))
+    for seed in range(4):
+        rng = random.Random(seed)
+        order = rng.sample(range(MAX_MEMBER_BITS), MAX_MEMBER_BITS)
+        if seed % 2:
+            order.sort(key=lambda bit: bit < 61)
+        batch.reset(slot)
+        bits = 0
+        for count, bit in enumerate([*order, order[0]]):
+            legal = {i for i in range(MAX_MEMBER_BITS) if after_member(node, bits, count, node.options[i])}
+            mask = tokens_of(batch.mask(slot))
+            first = 256 + (MAX_MEMBER_BITS if count else 0)
+            assert {token - first for token in mask if first <= token < first + MAX_MEMBER_BITS} == legal
+            assert (ord("}") in mask) == (count > 0 and accepts(node, bits, count))
+            if count % 16 == 0 or count > 60:
+                assert mask == {token for token in range(vocabulary.size) if batch.allows(slot, token)}
+                with walking_directly(batch):
+                    assert mask == tokens_of(batch.mask(slot))
+            assert bool(batch.advance(_row(slot), _row(first + bit))[0]) == (bit in legal)
+            if bit not in legal:
+                break
+            bits |= 1 << bit
 
 
 def test_lists_that_cannot_be() -> None:

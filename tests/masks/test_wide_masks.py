@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 
 import pytest
-from mask_sets import tokens_of
+from mask_sets import byte_vocabulary, tokens_of
 from wide_vocabulary import END, VOCABULARY
 
+from stepmask.grammar.gbnf import gbnf
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.regex import regex
 from stepmask.masks.compiled import compile
 from stepmask.masks.layout import COUNT_WORK
+from stepmask.masks.matcher import Matcher
 
 PATTERNS = [
     '"[^"\\\\]*"',
@@ -39,6 +41,12 @@ PATTERNS = [
     r"[^,\n]+(?:,[^,\n]+){2,5}",
     r'(?:[^"]+"[a-z]*)+;',
     r"[^/;]+(?:/[^/;]*;)?",
+    # States whose characters lead to others like them: what is alive there is not what is alive at first.
+    r"(.*a){5}",
+    r"(?:.*b){3};?",
+    r"(?=.*[A-Z])(?=.*[0-9])(?=.*[a-z])[^,\n]{3,}",
+    r"(?:[^\nя]*[cd]){2}[^\n]*я.",
+    r"(?:\S+\s+){0,40}\S+",
 ]
 
 
@@ -57,6 +65,36 @@ def test_every_token(pattern: str, limits: Limits) -> None:
             assert matcher.accept(rng.choice(sorted(mask - {END})))
 
 
+#: Words of one script, alone and with what may stand beside them.
+_HAN = [chr(point) for point in range(0x4E00, 0x4E00 + 50)]
+_BESIDE = ["!", "a", "b", "1", "é", "ü", "é!", "aü", "一!", "一a", "一一b", "一ü!", "一1", "1一", "一1一x", "aa一"]
+_HAN_WORDS = byte_vocabulary(*(text.encode() for text in [a + b for a in _HAN for b in _HAN] + _BESIDE))
+_HAN_CLASS = r"[\u4e00-\u4e80]"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        f"{_HAN_CLASS}{_HAN_CLASS}*!",
+        f"{_HAN_CLASS}(?:{_HAN_CLASS}|ü!)*",
+        f"(?:{_HAN_CLASS}|a)(?:{_HAN_CLASS}|ü!|a)*",
+        f"a?{_HAN_CLASS}(?:{_HAN_CLASS}|b!|a)*x",
+        f"(?:{_HAN_CLASS}|[0-9]x?)*",
+        f"(?:{_HAN_CLASS}|a){{1,300}}[!é]",
+        f"(?:{_HAN_CLASS}|a1?){{1,300}}",
+        f"(?:(?:{_HAN_CLASS}|[!a])*b){{1,3}}é?",
+    ],
+)
+def test_what_a_class_leads_to(pattern: str) -> None:
+    """A state may go on like another one on the characters of a class, and allow less or more besides."""
+    compiled = compile(regex(pattern), _HAN_WORDS, Limits(max_eager_contexts=0), use_cache=False)
+    for text in ("", "一", "a", "1", "a一", "一" * 298, "a" * 299):
+        matcher = compiled.matcher()
+        if not text or matcher.accept_bytes(text.encode()):
+            mask = tokens_of(matcher.mask())
+            assert mask == {token for token in range(_HAN_WORDS.size) if matcher.allows(token)}
+
+
 def test_states_of_two_classes_do_not_walk_the_trie() -> None:
     """They make one loop together, although the code points of each lie in many ranges."""
     matcher = compile(regex(r"(\S+\s+){0,199}\S+"), VOCABULARY, use_cache=False).matcher()
@@ -66,3 +104,44 @@ def test_states_of_two_classes_do_not_walk_the_trie() -> None:
     mask = tokens_of(matcher.mask())
     assert int(counters[COUNT_WORK]) - before < VOCABULARY.size // 2
     assert mask == {token for token in range(VOCABULARY.size) if matcher.allows(token)}
+
+
+EAGER, SETS = Limits(max_eager_contexts=0), Limits(max_dfa_states=1)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "limits"),
+    [
+        (r'"(.*a){20}"', '"xa', EAGER),
+        (r'"[^"\u2028]*[ab][^"\u2028]{12}"', '"aba', SETS),
+        (r'"(?:[^"\\\n]|\\.){500}"', '"' + "x" * 497, EAGER),
+        (r'"(?:[^"\\\n\u2028]|\\n){500}"', '"' + "x" * 497, EAGER),
+    ],
+    ids=["many states", "positions", "nearly full", "nearly full of a class"],
+)
+def test_what_a_class_settles_is_not_walked(pattern: str, text: str, limits: Limits) -> None:
+    """All but what leaves the class, or is too long, however many states its characters lead to."""
+    matcher = compile(regex(pattern), VOCABULARY, limits, use_cache=False).matcher()
+    assert matcher.accept_bytes(text.encode())
+    work = _work_of_mask(matcher)
+    assert work < 5 * VOCABULARY.size // 2
+    leaving = sum(bool(set(VOCABULARY.token(token)) & set(b'"\\\n')) for token in range(VOCABULARY.size))
+    assert work < 24 * leaving
+
+
+@pytest.mark.parametrize("text", ["if", "if ", "if a+"])
+def test_what_begins_with_itself_is_wide(text: str) -> None:
+    """Calls before the first byte are known: they do not keep names from being settled by what they are made of."""
+    names = 'e ::= e [-+*/] e | [a-z_] [a-z_0-9]* | [0-9]+ | "(" e ")"'
+    grammar = gbnf(f'root ::= ("if " e ";")+\n{names}')
+    matcher = compile(grammar, VOCABULARY, use_cache=False).matcher()
+    assert matcher.accept_bytes(text.encode())
+    assert _work_of_mask(matcher) < 3 * VOCABULARY.size // 2
+    assert tokens_of(matcher.mask()) == {token for token in range(VOCABULARY.size) if matcher.allows(token)}
+
+
+def _work_of_mask(matcher: Matcher) -> int:
+    counters = matcher._batch.counter_values
+    before = int(counters[COUNT_WORK])
+    matcher.mask()
+    return int(counters[COUNT_WORK]) - before

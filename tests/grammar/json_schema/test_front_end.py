@@ -137,6 +137,12 @@ CASES: list[tuple[Any, dict[str, Any], list[str], list[str]]] = [
         ['["v1","v1"]', '["v0","v1","v2","v3"]'],
     ),
     (
+        {"items": {"enum": [*range(63), "v"]}, "uniqueItems": True, "minItems": 3},
+        {},
+        ["[" + ",".join(map(str, range(63))) + ',"v"]', '["v",62,6.0]', "[1,10,11.00]"],
+        ['["v",62]', '["v",62,"v"]', "[62,61,62]", "[62,61,63]", "[1,10,1.0]", "[6,62,6]"],
+    ),
+    (
         {
             "properties": {c: {"type": "integer"} for c in "abcdefgh"},
             "required": ["a"],
