@@ -72,7 +72,7 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_CALL_STAMPS,  # int64[1 + call edges + operations] stamp << 16 | number of its list in the walk of this stamp
     G_LIBRARY,  # int64[frames][2] address of what `masks.library` knows of a frame, or 0; the frame's first state
     G_FIELDS,
-) = range(42)
+) = range(44)
 
 # ------------------------------------------------------------------------------- contexts
 # What one state does to the vocabulary, or below the trie nodes of a list, within its own frame. Past any of these
