@@ -39,7 +39,7 @@ from .members import FAR
 from .nets import Apart, Nets, NotFlat
 from .recursive import RuleFrames, rule_frames
 from .rule_dfas import RuleDfas, rule_dfas
-from .rules import references
+from .rule_graph import references
 from .simplify import Simplifier, children, contains, place_of
 from .text import expression_is_text
 from .utf8 import count_code_points
