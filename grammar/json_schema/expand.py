@@ -329,6 +329,11 @@ class Expander:
                 return bool(state.clause.condition(formula))
         return self._positive(state, schema, scopes) if positive else self._negative(state, schema)
 
+    def is_about(self, name: str) -> bool:
+        """Whether a keyword may ask something of values of the kind that is looked at."""
+        keyword = self._keywords.get(name)
+        return keyword is not None and self.kind in keyword.kinds
+
     def strings(self, constraint: StringConstraint, **options: Any) -> Expression | None:
         """The texts of strings (`strings.string_expression`); errors of a pattern say where it stands."""
         try:

@@ -84,9 +84,8 @@ class _Object:
         known = set(self._names)
         self._declared = sum(name in clause.declared for name in self._names)
         self._in_order = writer.options.property_order == "declared"
-        formula = all_of((*clause.conditions, *(has(name) for name in clause.required)))
-        self._formula = settled(formula, {name: False for name in names_in(formula) if name not in known})
-        #: From which name on the conditions ask about no further one.
+        #: A required name that cannot be had.
+        self._lacks_name = not known.issuperset(clause.required)
         self._members = [self._named_members(name) for name in self._names]
         self._other_members = [m for names in self._shape.other_names() for m in self._other_names(names)]
         self._count_to = max(clause.minimum, 0 if clause.maximum is None else clause.maximum + 1)
@@ -96,6 +95,13 @@ class _Object:
                 "repeat is not tracked",
                 clause.minimum_place,
             )
+
+    @cached_property
+    def _formula(self) -> Formula:
+        """What is asked of the names that an object may have."""
+        clause, known = self._clause, set(self._names)
+        formula = all_of((*clause.conditions, *(has(name) for name in clause.required)))
+        return settled(formula, {name: False for name in names_in(formula) if name not in known})
 
     # ------------------------------------------------------------------------------------------------------- members
     def _named_members(self, name: str) -> list[_Member]:
@@ -117,6 +123,8 @@ class _Object:
         members = []
         value = self._writer.value(literals, self._depth + 1)
         colon = self._writer.layout.colon
+        if not able:
+            return [] if value is None else [_Member(key, Sequence((colon, value)), frozenset())]
         by_name = frozenset(i for i in able if self._clause.violations[i].value is None)
         if value is not None:
             members.append(_Member(key, Sequence((colon, value)), by_name))
@@ -170,9 +178,54 @@ class _Object:
         return Alternation(tuple(found))
 
     # -------------------------------------------------------------------------------------------------------- states
+    def _in_declared_order(self) -> Expression:
+        """The object where no more is asked of its names than that some are there: two states for each name.
+
+        State ``2 + 2 * i`` is where name `i` may begin, the one behind it is behind a value, name `i` being the next.
+        """
+        layout, depth, n = self._writer.layout, self._depth, len(self._names)
+        required = [name in self._clause.required for name in self._names]
+        # From here on nothing more has to come.
+        enough = n - required[::-1].index(True) if True in required else 0
+        sources: list[int] = [0]
+        labels: list[Expression] = [layout.opening(b"{", depth)]
+        targets: list[int] = [2]
+
+        def edge(source: int, label: Expression, target: int) -> None:
+            sources.append(source)
+            labels.append(label)
+            targets.append(target)
+
+        if not enough:
+            edge(0, layout.empty(b"{", b"}"), 1)
+        others = [member.text for member in self._other_members]
+        begun = []
+        for i in range(n + 1):
+            at = 2 + 2 * i
+            if i < n:
+                for member in self._members[i]:
+                    edge(at, member.text, at + 3)
+                if not required[i]:
+                    edge(at, EMPTY, at + 2)
+            if i >= self._declared:
+                for text in others:
+                    edge(at, text, at + 1)
+            if (i and self._members[i - 1]) or (i >= self._declared and others):
+                begun.append(i)
+        comma, closing = layout.comma(depth), layout.closing(b"}", depth)
+        for i in begun:
+            edge(3 + 2 * i, comma, 2 + 2 * i)
+            if i >= enough:
+                edge(3 + 2 * i, closing, 1)
+        return Machine(tuple(sources), tuple(labels), tuple(targets), (1,))
+
     def expression(self) -> Expression | None:
+        if self._lacks_name:
+            return None
         layout = self._writer.layout
         clause = self._clause
+        if self._in_order and not clause.conditions and not clause.violations and not self._count_to:
+            return self._in_declared_order()
         unordered = not self._in_order and len(self._names) > _MAX_SETS_OF
         # Where no name is given there is no order, and large counts are better counted than told apart.
         if (unordered or (not self._names and self._count_to > _MAX_COUNTED)) and not clause.violations:

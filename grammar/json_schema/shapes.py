@@ -59,6 +59,7 @@ class ObjectShape:
         self._expander = expander
         self.clause = clause
         self._listed: list[str] = []
+        self._literals: dict[str, Literals] = {}
         self.others: list[tuple[Selector, Literal]] = list(clause.others)
         for scope, literal in clause.unevaluated:
             evaluated = clause.evaluated.get(scope)
@@ -89,9 +90,11 @@ class ObjectShape:
 
     def literals(self, name: str) -> Literals:
         """What the value of a name satisfies."""
-        found = set(self.clause.properties.get(name, ()))
-        found.update(literal for selector, literal in self.others if self.selects(selector, name))
-        return frozenset(found)
+        found = self._literals.get(name)
+        if found is None:
+            others = [literal for selector, literal in self.others if self.selects(selector, name)]
+            found = self._literals[name] = frozenset((*self.clause.properties.get(name, ()), *others))
+        return found
 
     def selects(self, selector: Selector, name: str) -> bool:
         """Whether a selector is about `name`."""
