@@ -23,7 +23,8 @@ Discriminators = Mapping[str, frozenset[tuple[str, Any]]]
 def overlapping(expander: Expander, branches: list[Schema]) -> Callable[[int, int], list[int]]:
     """Of a branch, the other ones from a number on that some value of the expander's kind may satisfy with it.
 
-    Branches are told by their numbers. Usually constants of one property or the types tell; only where they do not, all of both schemas is looked at.
+    Branches are told by their numbers. Usually constants of one property or the types tell; only where they do not, all
+    of both schemas is looked at.
     """
     kind = expander.kind
     marks = [_discriminators(expander, branch, kind, _LEVELS) for branch in branches]
