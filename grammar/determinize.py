@@ -157,6 +157,34 @@ def _in_order(touched: Int32Array, n: int, place: npt.NDArray[np.int64], n_class
 
 
 @helper
+def _targets(
+    p: int,
+    edge_start: Int32Array,
+    low: Int32Array,
+    high: Int32Array,
+    target: Int32Array,
+    touched: Int32Array,
+    place: npt.NDArray[np.int64],
+) -> int:
+    """Set `place` to 1 + the target of a position, by class, and `touched` to these classes; how many they are.
+
+    -1 where a class leads to two: `place` is all 0 then, as it is before.
+    """
+    n = 0
+    for e in range(edge_start[p], edge_start[p + 1]):
+        for c in range(low[e], high[e] + 1):
+            if place[c] == 0:
+                place[c] = 1 + target[e]
+                touched[n] = c
+                n += 1
+            elif place[c] != 1 + target[e]:
+                for k in range(n):
+                    place[touched[k]] = 0
+                return -1
+    return n
+
+
+@helper
 def _subsets(
     edge_start: Int32Array,
     low: Int32Array,
@@ -164,15 +192,17 @@ def _subsets(
     target: Int32Array,
     final: Uint8Array,
     n_classes: int,
-    room: int,
+    max_states: int,
     max_work: int,
 ) -> tuple[int, Int32Array, Int32Array, Int32Array, Uint8Array]:
-    """Subset construction; (states, edge_start, edge_class, edge_target, final flags) with room for `room` states.
+    """Subset construction; (states, edge_start, edge_class, edge_target, final flags), with room to spare.
 
-    Edges are as in `Dfa`. States is -1 where they do not suffice, `_NO_WORK_LEFT` where `max_work` is passed. The hash
-    of a set does not depend on the order of its members, and neither does their comparison.
+    Edges are as in `Dfa`. States is -1 where there are more than `max_states`, `_NO_WORK_LEFT` where `max_work` is
+    passed. The hash of a set does not depend on the order of its members, and neither does their comparison.
     """
     n = len(final)
+    # Room for the most states allowed is far too much for most.
+    room = min(max_states, n + 64)
     mix = np.empty(n, np.uint64)
     for p in range(n):
         mix[p] = _mixed(np.uint64(p) + np.uint64(0x9E3779B97F4A7C15))
@@ -198,42 +228,69 @@ def _subsets(
     table[np.int64(mix[0] & np.uint64(slots - 1))] = 0
     count = 1
     work = 0
-    bucket = np.empty(1024, np.int32)
+    bucket = np.empty(max(1024, n_classes), np.int32)
     bucket_start = np.zeros(n_classes + 1, np.int64)
     place = np.zeros(n_classes + 1, np.int64)  # all 0 between two states
     touched = np.empty(n_classes + 1, np.int32)
     stamp = np.zeros(n, np.int64)
     now = 0
+    alone = np.full(n, -1, np.int32)  # the state of the set of one position
+    alone[0] = 0
     i = 0
     while i < count:
-        n_touched = 0
-        for k in range(set_start[i], set_start[i + 1]):
-            p = members[k]
-            for e in range(edge_start[p], edge_start[p + 1]):
-                for c in range(low[e], high[e] + 1):
-                    if place[c] == 0:
-                        touched[n_touched] = c
-                        n_touched += 1
-                    place[c] += 1
-        _in_order(touched, n_touched, place, n_classes)
-        total = 0
-        for k in range(n_touched):
-            c = touched[k]
-            bucket_start[k] = total
-            total += place[c]
-            place[c] = bucket_start[k]
+        n_touched = -1
+        if set_start[i + 1] - set_start[i] == 1:
+            # Most positions lead from each class to one.
+            n_touched = _targets(members[set_start[i]], edge_start, low, high, target, touched, place)
+        if n_touched >= 0:
+            _in_order(touched, n_touched, place, n_classes)
+            total = np.int64(n_touched)
+            for k in range(n_touched):
+                bucket_start[k] = k
+                bucket[k] = place[touched[k]] - 1
+        else:
+            n_touched = 0
+            for k in range(set_start[i], set_start[i + 1]):
+                p = members[k]
+                for e in range(edge_start[p], edge_start[p + 1]):
+                    for c in range(low[e], high[e] + 1):
+                        if place[c] == 0:
+                            touched[n_touched] = c
+                            n_touched += 1
+                        place[c] += 1
+            _in_order(touched, n_touched, place, n_classes)
+            total = np.int64(0)
+            for k in range(n_touched):
+                c = touched[k]
+                bucket_start[k] = total
+                total += place[c]
+                place[c] = bucket_start[k]
+            if total > len(bucket):
+                bucket = np.empty(2 * total, np.int32)
+            for k in range(set_start[i], set_start[i + 1]):
+                p = members[k]
+                for e in range(edge_start[p], edge_start[p + 1]):
+                    for c in range(low[e], high[e] + 1):
+                        bucket[place[c]] = target[e]
+                        place[c] += 1
         bucket_start[n_touched] = total
         work += total
         if work > max_work:
             return _NO_WORK_LEFT, out_start, out_class, out_target, out_final
-        if total > len(bucket):
-            bucket = np.empty(2 * total, np.int32)
-        for k in range(set_start[i], set_start[i + 1]):
-            p = members[k]
-            for e in range(edge_start[p], edge_start[p + 1]):
-                for c in range(low[e], high[e] + 1):
-                    bucket[place[c]] = target[e]
-                    place[c] += 1
+        needed = min(count + n_touched, max_states)
+        if needed > room:
+            room = min(max(2 * room, needed), max_states)
+            out_start, set_start = grown(out_start, room + 1), grown(set_start, room + 1)
+            out_final, hashes = grown(out_final, room), grown(hashes, room)
+            while slots < 2 * room:
+                slots *= 2
+            if slots > len(table):
+                table = np.full(slots, -1, np.int32)
+                for s in range(count):
+                    slot = np.int64(hashes[s] & np.uint64(slots - 1))
+                    while table[slot] >= 0:
+                        slot = (slot + 1) & (slots - 1)
+                    table[slot] = s
         if n_out + n_touched > len(out_class):
             out_class = grown(out_class, 2 * (n_out + n_touched))
             out_target = grown(out_target, 2 * (n_out + n_touched))
@@ -241,6 +298,10 @@ def _subsets(
             c = touched[turn]
             place[c] = 0
             first = bucket_start[turn]
+            if bucket_start[turn + 1] == first + 1 and alone[bucket[first]] >= 0:
+                out_class[n_out + turn] = c
+                out_target[n_out + turn] = alone[bucket[first]]
+                continue
             now += 1
             size = 0
             value = np.uint64(0)
@@ -263,13 +324,15 @@ def _subsets(
                         found = np.int64(s)
                 slot = (slot + 1) & (slots - 1)
             if found < 0:
-                if count >= room:
+                if count >= max_states:
                     return -1, out_start, out_class, out_target, out_final
                 while table[slot] >= 0:
                     slot = (slot + 1) & (slots - 1)
                 found = count
                 count += 1
                 table[slot] = found
+                if size == 1:
+                    alone[bucket[first]] = found
                 hashes[found] = value
                 end = set_start[found]
                 set_start[found + 1] = end + size
@@ -323,16 +386,9 @@ def determinized(
     for e in range(len(low)):
         low_class[e] = class_of[low[e]]
         high_class[e] = class_of[high[e]]
-    # Room for the most states allowed is far too much for most; starting over with more is cheap in the sum.
-    room = min(max_states, len(final) + 64)
     count, out_start, out_class, out_target, out_final = _subsets(
-        edge_start, low_class, high_class, target, final, n_classes, room, max_work
+        edge_start, low_class, high_class, target, final, n_classes, max_states, max_work
     )
-    while count == -1 and room < max_states:
-        room = min(max_states, 8 * room)
-        count, out_start, out_class, out_target, out_final = _subsets(
-            edge_start, low_class, high_class, target, final, n_classes, room, max_work
-        )
     if count >= 0:
         count, out_start, out_class, out_target, out_final = minimized(
             out_start[: count + 1], out_class, out_target, out_final[:count], n_classes
