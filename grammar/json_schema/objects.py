@@ -48,17 +48,14 @@ class _Settled:
     others: int = 0
 
 
-@dataclass(frozen=True)
 class _Member:
     """A way to write one property: its name, what follows, and which violations it shows."""
 
-    key: Expression
-    rest: Expression
-    shows: frozenset[int]
+    __slots__ = ("key", "rest", "shows", "text")
 
-    @cached_property
-    def text(self) -> Expression:
-        return Sequence((self.key, self.rest))
+    def __init__(self, key: Expression, rest: Expression, shows: frozenset[int]) -> None:
+        self.key, self.rest, self.shows = key, rest, shows
+        self.text = Sequence((key, rest))
 
 
 def object_expression(writer: Writer, clause: ObjectClause, depth: int, ways: int) -> Expression | None:
@@ -187,37 +184,28 @@ class _Object:
         required = [name in self._clause.required for name in self._names]
         # From here on nothing more has to come.
         enough = n - required[::-1].index(True) if True in required else 0
-        sources: list[int] = [0]
-        labels: list[Expression] = [layout.opening(b"{", depth)]
-        targets: list[int] = [2]
-
-        def edge(source: int, label: Expression, target: int) -> None:
-            sources.append(source)
-            labels.append(label)
-            targets.append(target)
-
+        edges: list[tuple[int, Expression, int]] = [(0, layout.opening(b"{", depth), 2)]
         if not enough:
-            edge(0, layout.empty(b"{", b"}"), 1)
+            edges.append((0, layout.empty(b"{", b"}"), 1))
         others = [member.text for member in self._other_members]
         begun = []
         for i in range(n + 1):
             at = 2 + 2 * i
             if i < n:
-                for member in self._members[i]:
-                    edge(at, member.text, at + 3)
+                edges += [(at, member.text, at + 3) for member in self._members[i]]
                 if not required[i]:
-                    edge(at, EMPTY, at + 2)
+                    edges.append((at, EMPTY, at + 2))
             if i >= self._declared:
-                for text in others:
-                    edge(at, text, at + 1)
+                edges += [(at, text, at + 1) for text in others]
             if (i and self._members[i - 1]) or (i >= self._declared and others):
-                begun.append(i)
+                begun.append(at)
         comma, closing = layout.comma(depth), layout.closing(b"}", depth)
-        for i in begun:
-            edge(3 + 2 * i, comma, 2 + 2 * i)
-            if i >= enough:
-                edge(3 + 2 * i, closing, 1)
-        return Machine(tuple(sources), tuple(labels), tuple(targets), (1,))
+        for at in begun:
+            edges.append((at + 1, comma, at))
+            if at >= 2 + 2 * enough:
+                edges.append((at + 1, closing, 1))
+        sources, labels, targets = zip(*edges, strict=True)
+        return Machine(sources, labels, targets, (1,))
 
     def expression(self) -> Expression | None:
         if self._lacks_name:

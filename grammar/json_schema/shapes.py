@@ -115,9 +115,9 @@ class ObjectShape:
     def is_name(self, name: str, literals: Literals | None = None) -> bool:
         """Whether `propertyNames` (or `literals`) allows a name."""
         if literals is None:
+            if not self.clause.names:
+                return True
             literals = frozenset(self.clause.names)
-        if not literals:
-            return True
         one = StringConstraint(allowed=frozenset((name,)))
         return any(self._expander.strings(c.intersect(one)) is not None for c in self._name_constraints(literals))
 
