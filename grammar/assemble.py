@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -103,10 +104,7 @@ def bounds_of(
 
 def ends(sizes: list[int], first: int = 0) -> npt.NDArray[np.int64]:
     """Where each of some parts begins if they stand one behind the other from `first` on, and where the last ends."""
-    result = np.full(len(sizes) + 1, first, np.int64)
-    np.cumsum(sizes, out=result[1:])
-    result[1:] += first
-    return result
+    return np.fromiter(accumulate(sizes, initial=first), np.int64, len(sizes) + 1)
 
 
 def edge_starts(dfas: list[Dfa], before: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

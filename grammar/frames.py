@@ -187,8 +187,8 @@ def _joined(made: RuleDfas, others: list[Frame], callees: list[list[int]]) -> Fr
     symbols = np.array(list(chain.from_iterable(callees)), np.int32)
     kind, minimum, maximum, guards = bounds_of(others, len(made.state_at) - 1)
     return Frames(
-        np.append(made.state_at[:-1], ends([dfa.n_states for dfa in dfas], int(made.state_at[-1]))),
-        np.append(made.class_at[:-1], ends([len(dfa.class_of) for dfa in dfas], int(made.class_at[-1]))),
+        np.concatenate([made.state_at[:-1], ends([dfa.n_states for dfa in dfas], int(made.state_at[-1]))]),
+        np.concatenate([made.class_at[:-1], ends([len(dfa.class_of) for dfa in dfas], int(made.class_at[-1]))]),
         edge_starts(dfas, made.edge_start),
         np.concatenate([made.edge_class, *(dfa.edge_class for dfa in dfas)]),
         np.concatenate([made.edge_target, *(dfa.edge_target for dfa in dfas)]),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, chain
 
 import numpy as np
 import numpy.typing as npt
@@ -66,24 +68,21 @@ def rule_dfas(
     `callees`: by net, the numbers of the rules that it calls; the nets are rules 0, 1, ..., and `nullable` says of the
     rules behind them whether they match the empty string. `start`: the rule that keeps the empty string.
     """
-    kept = np.ones(256, np.uint8)
-    kept[list(absent)] = 0
     edges, skips, words = nets.arrays()
-    call_at = np.zeros(len(nets) + 1, np.int64)
-    np.cumsum([len(numbers) for numbers in callees], out=call_at[1:])
+    call_at = np.fromiter(accumulate(map(len, callees), initial=0), np.int64, len(nets) + 1)
     result = _rule_dfas(
         edges,
         skips,
         words,
         np.frombuffer(nets.text or bytearray(1), np.uint8),
-        np.array(nets.edge_at, np.int64),
-        np.array(nets.skip_at, np.int64),
-        np.array(nets.word_at, np.int64),
-        np.array(nets.n_states, np.int64),
+        np.frombuffer(nets.edge_at, np.int64),
+        np.frombuffer(nets.skip_at, np.int64),
+        np.frombuffer(nets.word_at, np.int64),
+        np.frombuffer(nets.n_states, np.int64),
         call_at,
-        np.array([number for numbers in callees for number in numbers], np.int32),
+        np.array(list(chain.from_iterable(callees)), np.int32),
         nullable,
-        kept,
+        _kept(absent),
         bool(absent),
         start,
         limits.max_dfa_states,
@@ -105,6 +104,14 @@ def rule_dfas(
         failed if status < 0 else -1,
         status == _TOO_MANY_EDGES,
     )
+
+
+@lru_cache(maxsize=16)
+def _kept(absent: frozenset[int]) -> Uint8Array:
+    """Flags of the bytes but `absent`."""
+    kept = np.ones(256, np.uint8)
+    kept[list(absent)] = 0
+    return kept
 
 
 @helper
