@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ..limits import Limits
 from .clauses import ArrayClause, NumberClause, ObjectClause, ScalarClause, StringClause
 from .diagrams import FALSE
-from .numbers import NumberConstraint, number_expression
+from .numbers import ANY_NUMBER, NumberConstraint, number_expression
 from .presence import settled
 from .schemas import NONE, NOTHING_VALID, Literals
 from .shapes import ItemShapes, ObjectShape
-from .strings import StringConstraint
+from .strings import ANY_STRING, StringConstraint
 
 if TYPE_CHECKING:
     from .expand import Expander
@@ -83,8 +83,10 @@ class Emptiness:
         if isinstance(clause, ScalarClause):
             return clause.allowed.isdisjoint((None,) if kind == "null" else (True, False))
         if isinstance(clause, NumberClause):
-            return _lacks_numbers(clause.constraint, self.expander.limits)
+            return clause.constraint is not ANY_NUMBER and _lacks_numbers(clause.constraint, self.expander.limits)
         if isinstance(clause, StringClause):
+            if clause.constraint is ANY_STRING:
+                return False
             if clause.constraint == StringConstraint(allowed=clause.constraint.allowed):
                 return clause.constraint.allowed is not None and not clause.constraint.allowed
             return self.expander.strings(clause.constraint) is None

@@ -21,7 +21,7 @@ from .keywords import check_keywords
 from .patterns import pattern_content
 from .presence import Formula, negated
 from .schemas import ANYTHING, NOTHING_VALID, Literal, Literals, Schema, SchemaStore
-from .strings import StringConstraint, string_expression
+from .strings import ANY_STRING, StringConstraint, string_expression
 from .values import KINDS, kind_of
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class Expander:
                     found += [clause.constraint for clause in self._expanded(alone)]  # type: ignore[attr-defined]
             if not found:
                 return False
-            if StringConstraint() not in found:
+            if ANY_STRING not in found:
                 state.clause.intersect(options=frozenset((frozenset(found),)))
         return True
 

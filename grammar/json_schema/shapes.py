@@ -13,7 +13,7 @@ from .names import listed
 from .patterns import matches, pattern_content
 from .presence import names_in
 from .schemas import NOTHING_VALID, Literal, Literals
-from .strings import StringConstraint, string_content
+from .strings import ANY_STRING, StringConstraint, string_content
 
 if TYPE_CHECKING:
     from .expand import Expander
@@ -155,7 +155,7 @@ class ObjectShape:
                 limit="max_schema_states",
             )
         excluded = frozenset(self.names)
-        bases = [StringConstraint()]
+        bases = [ANY_STRING]
         if clause.names:
             bases = self._name_constraints(frozenset(clause.names))
         found = []
