@@ -105,28 +105,27 @@ def _merged_columns(table, n_rows, n_bytes, column):  # type: ignore[no-untyped-
 
 
 @helper
-def _refined(byte_class, n, class_of, begin, column, pair):  # type: ignore[no-untyped-def]
+def _refined(byte_class, n, class_of, begin, column, pairs, numbers, turn):  # type: ignore[no-untyped-def]
     """Split the classes of bytes by the columns of a frame, numbered by their first bytes; returns how many there are.
 
-    `pair` int32[256, 256] is -1 all over, before and after.
+    `pairs` int64[512] and `numbers` int32[512] are a table of the pairs met in this `turn`, which is another one at
+    each call, from 1 on; `pairs` is all 0 before the first.
     """
     count = 0
+    new = np.empty(256, np.uint8)
     for b in range(256):
-        c = column[class_of[begin + b]]
-        if pair[byte_class[b], c] < 0:
-            pair[byte_class[b], c] = count
+        pair = np.int64(turn) << 16 | np.int64(byte_class[b]) << 8 | np.int64(column[class_of[begin + b]])
+        slot = (pair ^ (pair >> 7)) & 511
+        while pairs[slot] >> 16 == turn and pairs[slot] != pair:
+            slot = (slot + 1) & 511
+        if pairs[slot] != pair:
+            pairs[slot] = pair
+            numbers[slot] = count
             count += 1
+        new[b] = numbers[slot]
     if count > n:
-        new = np.empty(256, np.uint8)
-        for b in range(256):
-            new[b] = pair[byte_class[b], column[class_of[begin + b]]]
-        for b in range(256):
-            pair[byte_class[b], column[class_of[begin + b]]] = -1
         for b in range(256):
             byte_class[b] = new[b]
-    else:
-        for b in range(256):
-            pair[byte_class[b], column[class_of[begin + b]]] = -1
     return count
 
 
@@ -385,7 +384,8 @@ def _link(  # type: ignore[no-untyped-def]
     single_target = np.empty(n_states, np.int32)
     dense_state = np.empty(n_states, np.int32)
     byte_class = np.zeros(256, np.uint8)
-    pair = np.full((256, 256), -1, np.int32)
+    pairs = np.zeros(512, np.int64)
+    numbers = np.empty(512, np.int32)
     column = np.empty(256, np.int32)
     table = np.empty(0, np.int32)  # the dense rows of a frame
     count = 1
@@ -434,7 +434,7 @@ def _link(  # type: ignore[no-untyped-def]
                 n_rows += 1
         if n_rows > 0:
             _merged_columns(table, n_rows, n_bytes, column)
-            count = _refined(byte_class, count, class_of, class_at[f], column, pair)
+            count = _refined(byte_class, count, class_of, class_at[f], column, pairs, numbers, f + 1)
     first_of = np.zeros(count, np.int32)
     for b in range(255, -1, -1):
         first_of[byte_class[b]] = b

@@ -49,13 +49,13 @@ class _Settled:
 
 
 class _Member:
-    """A way to write one property: its name, what follows, and which violations it shows."""
+    """A way to write one property: its name, the parts that follow, and which violations it shows."""
 
     __slots__ = ("key", "rest", "shows", "text")
 
-    def __init__(self, key: Expression, rest: Expression, shows: frozenset[int]) -> None:
+    def __init__(self, key: Expression, rest: tuple[Expression, ...], shows: frozenset[int]) -> None:
         self.key, self.rest, self.shows = key, rest, shows
-        self.text = Sequence((key, rest))
+        self.text = Sequence((key, *rest))
 
 
 def object_expression(writer: Writer, clause: ObjectClause, depth: int, ways: int) -> Expression | None:
@@ -119,12 +119,12 @@ class _Object:
     def _with_values(self, key: Expression, literals: Literals, able: list[int]) -> list[_Member]:
         members = []
         value = self._writer.value(literals, self._depth + 1)
-        colon = self._writer.layout.colon
+        colon = self._writer.layout.colon.parts
         if not able:
-            return [] if value is None else [_Member(key, Sequence((colon, value)), frozenset())]
+            return [] if value is None else [_Member(key, (*colon, value), frozenset())]
         by_name = frozenset(i for i in able if self._clause.violations[i].value is None)
         if value is not None:
-            members.append(_Member(key, Sequence((colon, value)), by_name))
+            members.append(_Member(key, (*colon, value), by_name))
         # One value may show several violations at once.
         with_value = [i for i in able if self._clause.violations[i].value is not None]
         for shown in subsets(with_value):
@@ -133,7 +133,7 @@ class _Object:
                 literals.union(literal for literal in more if literal is not None), self._depth + 1
             )
             if value is not None:
-                members.append(_Member(key, Sequence((colon, value)), by_name.union(shown)))
+                members.append(_Member(key, (*colon, value), by_name.union(shown)))
         return members
 
     # ------------------------------------------------------------------------------------------------------ any order
@@ -150,11 +150,13 @@ class _Object:
             return None
         bit_of = {name: i for i, name in enumerate(self._names)}
         options = [
-            Member(member.key, member.rest, bit_of[name])
+            Member(member.key, Sequence(member.rest), bit_of[name])
             for name, members in zip(self._names, self._members, strict=True)
             for member in members
         ]
-        options += [Member(self._writer.inlined(member.key), member.rest, None) for member in self._other_members]
+        options += [
+            Member(self._writer.inlined(member.key), Sequence(member.rest), None) for member in self._other_members
+        ]
         conditions = tuple(
             Condition(
                 sum(1 << bit_of[name] for name in required),
