@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,8 @@ class Frame:
     @cached_property
     def symbols(self) -> list[int]:
         """The tokens and calls on its edges, ascending."""
-        alive = np.asarray((self.dfa.delta >= 0).any(axis=0))
+        alive = np.zeros(len(self.dfa.first_of), np.bool_)
+        alive[self.dfa.edge_class] = True
         found: list[int] = (256 + np.flatnonzero(alive[self.dfa.class_of[256:]])).tolist()
         return found
 
@@ -70,10 +72,10 @@ def frames_of(frames: list[Frame], callee: list[int], token: list[int]) -> Frame
     kind, minimum, maximum, guards = bounds_of(frames)
     return Frames(
         ends([dfa.n_states for dfa in dfas]),
-        ends([dfa.delta.size for dfa in dfas]),
         ends([len(dfa.class_of) for dfa in dfas]),
-        np.array([dfa.delta.shape[1] for dfa in dfas], np.int32),
-        np.concatenate([dfa.delta.reshape(-1) for dfa in dfas]),
+        edge_starts(dfas, np.zeros(1, np.int64)),
+        np.concatenate([dfa.edge_class for dfa in dfas]),
+        np.concatenate([dfa.edge_target for dfa in dfas]),
         np.concatenate([dfa.final for dfa in dfas]),
         np.concatenate([dfa.class_of for dfa in dfas]),
         np.array(callee, np.int32),
@@ -102,10 +104,16 @@ def bounds_of(
 
 def ends(sizes: list[int], first: int = 0) -> npt.NDArray[np.int64]:
     """Where each of some parts begins if they stand one behind the other from `first` on, and where the last ends."""
-    result = np.full(len(sizes) + 1, first, np.int64)
-    np.cumsum(sizes, out=result[1:])
-    result[1:] += first
-    return result
+    return np.fromiter(accumulate(sizes, initial=first), np.int64, len(sizes) + 1)
+
+
+def edge_starts(dfas: list[Dfa], before: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where the edges of each state of some DFAs begin, and the last end, if they stand behind those of `before`."""
+    parts, end = [before], int(before[-1])
+    for dfa in dfas:
+        parts.append(dfa.edge_start[1:] + np.int64(end))
+        end += len(dfa.edge_class)
+    return np.concatenate(parts)
 
 
 def automaton_of(

@@ -118,7 +118,7 @@ SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
     ("metadata", np.uint8),  # JSON: {"tokens": [names], ...}
 )
 SECTION_INDEX = {name: i for i, (name, _) in enumerate(SECTIONS)}
-_SECTION_TYPES = [(name, np.dtype(dtype)) for name, dtype in SECTIONS]
+_SECTION_TYPES = [(name, np.dtype(dtype), np.zeros(0, dtype)) for name, dtype in SECTIONS]
 _ALIGN = 64
 
 
@@ -157,21 +157,26 @@ class Automaton:
         arrays["metadata"] = np.frombuffer(json.dumps(metadata, sort_keys=True).encode(), np.uint8)
         unknown = set(arrays) - set(SECTION_INDEX)
         assert not unknown, unknown
-        data = [np.ascontiguousarray(arrays.get(name, ()), dtype) for name, dtype in SECTIONS]
         header = np.zeros(HEADER_WORDS, np.int64)
         position = 8 * HEADER_WORDS
-        starts = []
-        for part in data:
+        starts, lengths, filled = [], [], []
+        for name, dtype in SECTIONS:
             starts.append(position)
+            part = arrays.get(name)
+            if part is None or not part.size:
+                lengths.append(0)
+                continue
+            part = np.ascontiguousarray(part, dtype)
+            lengths.append(part.size)
+            filled.append((position, part))
             position += _padded(part.nbytes)
         header[H_SECTIONS : H_SECTIONS + len(starts)] = starts
         total = position  # after it: the number of elements of each section
         buffer = aligned_bytes(total + 8 * len(SECTIONS))
-        for start, part in zip(starts, data, strict=True):
-            if part.size:
-                buffer[start : start + part.nbytes] = part.view(np.uint8).reshape(-1)
-        lengths = np.array([part.size for part in data], np.int64)
-        buffer[total:] = lengths.view(np.uint8)
+        memory = memoryview(buffer)  # type: ignore[arg-type]  # to copy to it is quicker than to slices of arrays
+        for start, part in filled:
+            memory[start : start + part.nbytes] = memoryview(part).cast("B")  # type: ignore[arg-type]
+        buffer[total:] = np.array(lengths, np.int64).view(np.uint8)
         header[H_MAGIC], header[H_VERSION] = MAGIC, VERSION
         header[H_TOTAL_BYTES] = buffer.nbytes
         header[H_N_STATES] = len(arrays.get("edges", ()))
@@ -197,8 +202,8 @@ class Automaton:
         starts = header[H_SECTIONS : H_SECTIONS + len(SECTIONS)].tolist()
         lengths = buffer[buffer.nbytes - 8 * len(SECTIONS) :].view(np.int64).tolist()
         sections = {}
-        for (name, dtype), start, length in zip(_SECTION_TYPES, starts, lengths, strict=True):
-            sections[name] = buffer[start : start + length * dtype.itemsize].view(dtype)
+        for (name, dtype, empty), start, length in zip(_SECTION_TYPES, starts, lengths, strict=True):
+            sections[name] = np.frombuffer(buffer, dtype, length, start) if length else empty
         return cls(buffer, header, sections)
 
     def add_flags(self, flags: int) -> None:

@@ -27,7 +27,8 @@ from .nets import NotFlat
 from .position import PositionAutomaton
 from .recursive import compile_rules
 from .repeats import Sizes, unproved
-from .rules import needed_rules, reduced_rules, references
+from .rule_graph import needed_rules, references
+from .rules import reduced_rules
 from .simplify import Simplifier, children, contains, depth, place_of
 
 #: The limits where none are given.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from .._numba import helper, kernel
 from .minimize import minimized
@@ -17,11 +19,14 @@ _NO_WORK_LEFT = -2
 class Dfa:
     """A minimal, trimmed, canonically numbered DFA: equal languages have equal tables.
 
-    `delta[s, c]` is the target (-1: none), `final[s]` a flag, `class_of[a]` the class of byte or symbol
-    `a` and `first_of[c]` the lowest member of class `c`: a class is an interval of the alphabet.
+    State `s` has the edges from ``edge_start[s]`` on, in the order of their classes: `edge_class`, `edge_target`.
+    `final[s]` is a flag, `class_of[a]` the class of byte or symbol `a` and `first_of[c]` the lowest member of class
+    `c`: a class is an interval of the alphabet.
     """
 
-    delta: Int32Array
+    edge_start: Int32Array
+    edge_class: Int32Array
+    edge_target: Int32Array
     final: Uint8Array
     class_of: Int32Array
     first_of: Int32Array
@@ -29,6 +34,20 @@ class Dfa:
     @property
     def n_states(self) -> int:
         return len(self.final)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays."""
+        edges = self.edge_start.nbytes + self.edge_class.nbytes + self.edge_target.nbytes
+        return edges + self.final.nbytes + self.class_of.nbytes + self.first_of.nbytes
+
+    @cached_property
+    def delta(self) -> Int32Array:
+        """The target of each state and class, -1: none. int32[states, classes], made when it is first asked for."""
+        result: Int32Array = np.full((self.n_states, len(self.first_of)), -1, np.int32)
+        source = np.repeat(np.arange(self.n_states), np.diff(self.edge_start))
+        result[source, self.edge_class] = self.edge_target
+        return result
 
     def columns(self, first: int, count: int) -> Int32Array:
         """The targets on the `count` bytes or symbols from `first` on, [n_states, count]."""
@@ -54,7 +73,7 @@ def determinize(automaton: PositionAutomaton, alphabet: int, max_states: int, ma
 
     `max_work` bounds the sum of the sizes of all state sets met. An empty language has one state.
     """
-    count, n_classes, delta, final, class_of, first_of = _determinize(
+    count, n_classes, edge_start, edge_class, edge_target, final, class_of, first_of = _determinize(
         automaton.edge_start,
         automaton.low,
         automaton.high,
@@ -66,8 +85,11 @@ def determinize(automaton: PositionAutomaton, alphabet: int, max_states: int, ma
     )
     if count < 0:
         return None
+    n_edges = edge_start[count]
     return Dfa(
-        delta[: count * n_classes].reshape(count, n_classes).copy(),
+        edge_start[: count + 1].copy(),
+        edge_class[:n_edges].copy(),
+        edge_target[:n_edges].copy(),
         final[:count].copy(),
         class_of,
         first_of[:n_classes].copy(),
@@ -116,6 +138,53 @@ def _mixed(value: np.uint64) -> np.uint64:
 
 
 @helper
+def _in_order(touched: Int32Array, n: int, place: npt.NDArray[np.int64], n_classes: int) -> None:
+    """Sort the first `n` of `touched`, which are the classes with a `place`; mostly they are nearly in order."""
+    if 8 * n > n_classes:
+        k = 0
+        for c in range(n_classes):
+            if place[c] > 0:
+                touched[k] = c
+                k += 1
+        return
+    for i in range(1, n):
+        c = touched[i]
+        k = i
+        while k > 0 and touched[k - 1] > c:
+            touched[k] = touched[k - 1]
+            k -= 1
+        touched[k] = c
+
+
+@helper
+def _targets(
+    p: int,
+    edge_start: Int32Array,
+    low: Int32Array,
+    high: Int32Array,
+    target: Int32Array,
+    touched: Int32Array,
+    place: npt.NDArray[np.int64],
+) -> int:
+    """Set `place` to 1 + the target of a position, by class, and `touched` to these classes; how many they are.
+
+    -1 where a class leads to two: `place` is all 0 then, as it is before.
+    """
+    n = 0
+    for e in range(edge_start[p], edge_start[p + 1]):
+        for c in range(low[e], high[e] + 1):
+            if place[c] == 0:
+                place[c] = 1 + target[e]
+                touched[n] = c
+                n += 1
+            elif place[c] != 1 + target[e]:
+                for k in range(n):
+                    place[touched[k]] = 0
+                return -1
+    return n
+
+
+@helper
 def _subsets(
     edge_start: Int32Array,
     low: Int32Array,
@@ -123,19 +192,24 @@ def _subsets(
     target: Int32Array,
     final: Uint8Array,
     n_classes: int,
-    room: int,
+    max_states: int,
     max_work: int,
-) -> tuple[int, Int32Array, Uint8Array]:
-    """Subset construction; (states, flat table, final flags), the arrays having room for `room` states.
+) -> tuple[int, Int32Array, Int32Array, Int32Array, Uint8Array]:
+    """Subset construction; (states, edge_start, edge_class, edge_target, final flags), with room to spare.
 
-    States is -1 where they do not suffice, `_NO_WORK_LEFT` where `max_work` is passed. The hash of a set
-    does not depend on the order of its members, and neither does their comparison.
+    Edges are as in `Dfa`. States is -1 where there are more than `max_states`, `_NO_WORK_LEFT` where `max_work` is
+    passed. The hash of a set does not depend on the order of its members, and neither does their comparison.
     """
     n = len(final)
+    # Room for the most states allowed is far too much for most.
+    room = min(max_states, n + 64)
     mix = np.empty(n, np.uint64)
     for p in range(n):
         mix[p] = _mixed(np.uint64(p) + np.uint64(0x9E3779B97F4A7C15))
-    delta = np.empty(room * n_classes, np.int32)
+    out_start = np.zeros(room + 1, np.int32)
+    out_class = np.empty(256, np.int32)
+    out_target = np.empty(256, np.int32)
+    n_out = 0
     set_start = np.empty(room + 1, np.int64)
     hashes = np.empty(room, np.uint64)
     out_final = np.empty(room, np.uint8)
@@ -154,47 +228,80 @@ def _subsets(
     table[np.int64(mix[0] & np.uint64(slots - 1))] = 0
     count = 1
     work = 0
-    bucket = np.empty(1024, np.int32)
+    bucket = np.empty(max(1024, n_classes), np.int32)
     bucket_start = np.zeros(n_classes + 1, np.int64)
     place = np.zeros(n_classes + 1, np.int64)  # all 0 between two states
     touched = np.empty(n_classes + 1, np.int32)
     stamp = np.zeros(n, np.int64)
     now = 0
+    alone = np.full(n, -1, np.int32)  # the state of the set of one position
+    alone[0] = 0
     i = 0
     while i < count:
-        n_touched = 0
-        for k in range(set_start[i], set_start[i + 1]):
-            p = members[k]
-            for e in range(edge_start[p], edge_start[p + 1]):
-                for c in range(low[e], high[e] + 1):
-                    if place[c] == 0:
-                        touched[n_touched] = c
-                        n_touched += 1
-                    place[c] += 1
-        total = 0
-        for k in range(n_touched):
-            c = touched[k]
-            bucket_start[k] = total
-            total += place[c]
-            place[c] = bucket_start[k]
+        n_touched = -1
+        if set_start[i + 1] - set_start[i] == 1:
+            # Most positions lead from each class to one.
+            n_touched = _targets(members[set_start[i]], edge_start, low, high, target, touched, place)
+        if n_touched >= 0:
+            _in_order(touched, n_touched, place, n_classes)
+            total = np.int64(n_touched)
+            for k in range(n_touched):
+                bucket_start[k] = k
+                bucket[k] = place[touched[k]] - 1
+        else:
+            n_touched = 0
+            for k in range(set_start[i], set_start[i + 1]):
+                p = members[k]
+                for e in range(edge_start[p], edge_start[p + 1]):
+                    for c in range(low[e], high[e] + 1):
+                        if place[c] == 0:
+                            touched[n_touched] = c
+                            n_touched += 1
+                        place[c] += 1
+            _in_order(touched, n_touched, place, n_classes)
+            total = np.int64(0)
+            for k in range(n_touched):
+                c = touched[k]
+                bucket_start[k] = total
+                total += place[c]
+                place[c] = bucket_start[k]
+            if total > len(bucket):
+                bucket = np.empty(2 * total, np.int32)
+            for k in range(set_start[i], set_start[i + 1]):
+                p = members[k]
+                for e in range(edge_start[p], edge_start[p + 1]):
+                    for c in range(low[e], high[e] + 1):
+                        bucket[place[c]] = target[e]
+                        place[c] += 1
         bucket_start[n_touched] = total
         work += total
         if work > max_work:
-            return _NO_WORK_LEFT, delta, out_final
-        if total > len(bucket):
-            bucket = np.empty(2 * total, np.int32)
-        for k in range(set_start[i], set_start[i + 1]):
-            p = members[k]
-            for e in range(edge_start[p], edge_start[p + 1]):
-                for c in range(low[e], high[e] + 1):
-                    bucket[place[c]] = target[e]
-                    place[c] += 1
-        for c in range(n_classes):
-            delta[i * n_classes + c] = -1
+            return _NO_WORK_LEFT, out_start, out_class, out_target, out_final
+        needed = min(count + n_touched, max_states)
+        if needed > room:
+            room = min(max(2 * room, needed), max_states)
+            out_start, set_start = grown(out_start, room + 1), grown(set_start, room + 1)
+            out_final, hashes = grown(out_final, room), grown(hashes, room)
+            while slots < 2 * room:
+                slots *= 2
+            if slots > len(table):
+                table = np.full(slots, -1, np.int32)
+                for s in range(count):
+                    slot = np.int64(hashes[s] & np.uint64(slots - 1))
+                    while table[slot] >= 0:
+                        slot = (slot + 1) & (slots - 1)
+                    table[slot] = s
+        if n_out + n_touched > len(out_class):
+            out_class = grown(out_class, 2 * (n_out + n_touched))
+            out_target = grown(out_target, 2 * (n_out + n_touched))
         for turn in range(n_touched):
             c = touched[turn]
             place[c] = 0
             first = bucket_start[turn]
+            if bucket_start[turn + 1] == first + 1 and alone[bucket[first]] >= 0:
+                out_class[n_out + turn] = c
+                out_target[n_out + turn] = alone[bucket[first]]
+                continue
             now += 1
             size = 0
             value = np.uint64(0)
@@ -217,13 +324,15 @@ def _subsets(
                         found = np.int64(s)
                 slot = (slot + 1) & (slots - 1)
             if found < 0:
-                if count >= room:
-                    return -1, delta, out_final
+                if count >= max_states:
+                    return -1, out_start, out_class, out_target, out_final
                 while table[slot] >= 0:
                     slot = (slot + 1) & (slots - 1)
                 found = count
                 count += 1
                 table[slot] = found
+                if size == 1:
+                    alone[bucket[first]] = found
                 hashes[found] = value
                 end = set_start[found]
                 set_start[found + 1] = end + size
@@ -234,9 +343,12 @@ def _subsets(
                     members[end + k] = bucket[first + k]
                     any_final |= final[bucket[first + k]]
                 out_final[found] = any_final
-            delta[i * n_classes + c] = found
+            out_class[n_out + turn] = c
+            out_target[n_out + turn] = found
+        n_out += n_touched
         i += 1
-    return count, delta, out_final
+        out_start[i] = n_out
+    return count, out_start, out_class, out_target, out_final
 
 
 @helper
@@ -249,8 +361,8 @@ def determinized(
     alphabet: int,
     max_states: int,
     max_work: int,
-) -> tuple[int, int, Int32Array, Uint8Array, Int32Array, Int32Array]:
-    """(states, classes, flat table, final flags, class_of, first_of), the arrays but `class_of` with room to spare.
+) -> tuple[int, int, Int32Array, Int32Array, Int32Array, Uint8Array, Int32Array, Int32Array]:
+    """(states, classes, and the fields of `Dfa`), the arrays but `class_of` with room to spare.
 
     States is negative where a limit is passed.
     """
@@ -274,15 +386,14 @@ def determinized(
     for e in range(len(low)):
         low_class[e] = class_of[low[e]]
         high_class[e] = class_of[high[e]]
-    # Room for the most states allowed is far too much for most; starting over with more is cheap in the sum.
-    room = min(max_states, len(final) + 64)
-    count, delta, out_final = _subsets(edge_start, low_class, high_class, target, final, n_classes, room, max_work)
-    while count == -1 and room < max_states:
-        room = min(max_states, 8 * room)
-        count, delta, out_final = _subsets(edge_start, low_class, high_class, target, final, n_classes, room, max_work)
+    count, out_start, out_class, out_target, out_final = _subsets(
+        edge_start, low_class, high_class, target, final, n_classes, max_states, max_work
+    )
     if count >= 0:
-        count, delta, out_final = minimized(delta[: count * n_classes], out_final[:count], n_classes)
-    return count, n_classes, delta, out_final, class_of, first_of
+        count, out_start, out_class, out_target, out_final = minimized(
+            out_start[: count + 1], out_class, out_target, out_final[:count], n_classes
+        )
+    return count, n_classes, out_start, out_class, out_target, out_final, class_of, first_of
 
 
 @kernel("(int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1], int64, int64, int64)")
@@ -295,5 +406,5 @@ def _determinize(
     alphabet: int,
     max_states: int,
     max_work: int,
-) -> tuple[int, int, Int32Array, Uint8Array, Int32Array, Int32Array]:
+) -> tuple[int, int, Int32Array, Int32Array, Int32Array, Uint8Array, Int32Array, Int32Array]:
     return determinized(edge_start, low, high, target, final, alphabet, max_states, max_work)

@@ -30,7 +30,7 @@ from .expression import (
 )
 from .limits import Limits
 from .members import MAX_MEMBER_BITS, accepts, after_member
-from .rules import references
+from .rule_graph import references
 from .simplify import CONTEXTUAL, Simplifier, children
 from .utf8 import fragment
 

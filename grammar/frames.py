@@ -16,7 +16,7 @@ from itertools import chain
 
 import numpy as np
 
-from .assemble import Frame, automaton_of, bounds_of, ends
+from .assemble import Frame, automaton_of, bounds_of, edge_starts, ends
 from .automaton import UTF8, Automaton
 from .errors import GrammarError, GrammarTooLarge, GrammarUnsatisfiable
 from .expression import (
@@ -39,7 +39,7 @@ from .members import FAR
 from .nets import Apart, Nets, NotFlat
 from .recursive import RuleFrames, rule_frames
 from .rule_dfas import RuleDfas, rule_dfas
-from .rules import references
+from .rule_graph import references
 from .simplify import Simplifier, children, contains, place_of
 from .text import expression_is_text
 from .utf8 import count_code_points
@@ -62,8 +62,7 @@ class Piece:
     @property
     def nbytes(self) -> int:
         """Bytes of its arrays."""
-        dfas = [frame.dfa for frame in self.made.frames]
-        return sum(d.delta.nbytes + d.final.nbytes + d.class_of.nbytes + d.first_of.nbytes for d in dfas)
+        return sum(frame.dfa.nbytes for frame in self.made.frames)
 
 
 class Remembered:
@@ -186,13 +185,13 @@ def _joined(made: RuleDfas, others: list[Frame], callees: list[list[int]]) -> Fr
     """The frames of the nets, and behind them others."""
     dfas = [frame.dfa for frame in others]
     symbols = np.array(list(chain.from_iterable(callees)), np.int32)
-    kind, minimum, maximum, guards = bounds_of(others, len(made.n_classes))
+    kind, minimum, maximum, guards = bounds_of(others, len(made.state_at) - 1)
     return Frames(
-        np.append(made.state_at[:-1], ends([dfa.n_states for dfa in dfas], int(made.state_at[-1]))),
-        np.append(made.delta_at[:-1], ends([dfa.delta.size for dfa in dfas], int(made.delta_at[-1]))),
-        np.append(made.class_at[:-1], ends([len(dfa.class_of) for dfa in dfas], int(made.class_at[-1]))),
-        np.append(made.n_classes, np.array([dfa.delta.shape[1] for dfa in dfas], np.int32)),
-        np.concatenate([made.delta, *(dfa.delta.reshape(-1) for dfa in dfas)]),
+        np.concatenate([made.state_at[:-1], ends([dfa.n_states for dfa in dfas], int(made.state_at[-1]))]),
+        np.concatenate([made.class_at[:-1], ends([len(dfa.class_of) for dfa in dfas], int(made.class_at[-1]))]),
+        edge_starts(dfas, made.edge_start),
+        np.concatenate([made.edge_class, *(dfa.edge_class for dfa in dfas)]),
+        np.concatenate([made.edge_target, *(dfa.edge_target for dfa in dfas)]),
         np.concatenate([made.final, *(dfa.final for dfa in dfas)]),
         np.concatenate([made.class_of, *(dfa.class_of for dfa in dfas)]),
         symbols,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .._numba import helper, kernel
 from .automaton import COUNTER, FINAL, HAS_CALLS, HAS_TOKENS
 from .members import FAR, Guards
-from .position import Int32Array, Uint8Array
+from .position import Int32Array, Uint8Array, grown
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -20,17 +20,17 @@ Int64Array = npt.NDArray[np.int64]
 class Frames:
     """All frames of a grammar, the root first, one behind the other; frame `f` has the states from ``state_at[f]`` on.
 
-    `delta`: flat tables [states, classes] of a frame's own states, -1 for none; `n_classes` int32 their widths;
-    `class_of`: class of each byte and then of each symbol of the frame; `callee` int32: by frame and symbol, the frame
-    that it calls, or -1; `token`: the number of the token that it is, or -1. `kind`, `minimum`, `maximum` as in
-    `Automaton`; `guards`: what frames of members ask of their registers, by frame.
+    `edge_start` int64[states + 1], `edge_class`, `edge_target` are as in `Dfa`, targets being a frame's own states;
+    `class_of`, from ``class_at[f]`` on: class of each byte and then of each symbol of the frame; `callee` int32: by
+    frame and symbol, the frame that it calls, or -1; `token`: the number of the token that it is, or -1. `kind`,
+    `minimum`, `maximum` as in `Automaton`; `guards`: what frames of members ask of their registers, by frame.
     """
 
     state_at: Int64Array
-    delta_at: Int64Array
     class_at: Int64Array
-    n_classes: Int32Array
-    delta: Int32Array
+    edge_start: Int64Array
+    edge_class: Int32Array
+    edge_target: Int32Array
     final: Uint8Array
     class_of: Int32Array
     callee: Int32Array
@@ -54,7 +54,8 @@ def link(frames: Frames) -> tuple[dict[str, npt.NDArray[Any]], int, bool]:
 
     A frame without a string has the length `FAR`.
     """
-    columns = frames.state_at, frames.delta_at, frames.class_at, frames.n_classes, frames.delta, frames.final
+    edges = frames.edge_start, frames.edge_class, frames.edge_target
+    columns = frames.state_at, frames.class_at, *edges, frames.final
     lengths = np.full(len(frames.kind), FAR, np.int64)
     fixed = np.zeros(len(frames.kind), np.uint8)
     fixed[list(frames.guards)] = 1
@@ -82,13 +83,12 @@ def link(frames: Frames) -> tuple[dict[str, npt.NDArray[Any]], int, bool]:
 
 
 @helper
-def _merged_columns(delta, begin, width, n_bytes, rows, n_rows, column):  # type: ignore[no-untyped-def]
-    """Set column[c] to the first class that leads where `c` does in all of the `rows`."""
+def _merged_columns(table, n_rows, n_bytes, column):  # type: ignore[no-untyped-def]
+    """Set column[c] to the first class that leads where `c` does in all rows of `table`, flat [n_rows, n_bytes]."""
     hashes = np.zeros(n_bytes, np.uint64)
     for r in range(n_rows):
-        row = begin + np.int64(rows[r]) * width
         for c in range(n_bytes):
-            mixed = (hashes[c] ^ np.uint64(np.int64(delta[row + c]) + 1)) * np.uint64(0x9E3779B97F4A7C15)
+            mixed = (hashes[c] ^ np.uint64(np.int64(table[r * n_bytes + c]) + 1)) * np.uint64(0x9E3779B97F4A7C15)
             hashes[c] = mixed ^ (mixed >> np.uint64(29))
     for c in range(n_bytes):
         column[c] = c
@@ -96,8 +96,7 @@ def _merged_columns(delta, begin, width, n_bytes, rows, n_rows, column):  # type
             if column[other] == other and hashes[other] == hashes[c]:
                 same = True
                 for r in range(n_rows):
-                    row = begin + np.int64(rows[r]) * width
-                    if delta[row + c] != delta[row + other]:
+                    if table[r * n_bytes + c] != table[r * n_bytes + other]:
                         same = False
                         break
                 if same:
@@ -106,94 +105,91 @@ def _merged_columns(delta, begin, width, n_bytes, rows, n_rows, column):  # type
 
 
 @helper
-def _refined(byte_class, n, class_of, begin, column, pair):  # type: ignore[no-untyped-def]
+def _refined(byte_class, n, class_of, begin, column, pairs, numbers, turn):  # type: ignore[no-untyped-def]
     """Split the classes of bytes by the columns of a frame, numbered by their first bytes; returns how many there are.
 
-    `pair` int32[256, 256] is -1 all over, before and after.
+    `pairs` int64[512] and `numbers` int32[512] are a table of the pairs met in this `turn`, which is another one at
+    each call, from 1 on; `pairs` is all 0 before the first.
     """
     count = 0
+    new = np.empty(256, np.uint8)
     for b in range(256):
-        c = column[class_of[begin + b]]
-        if pair[byte_class[b], c] < 0:
-            pair[byte_class[b], c] = count
+        pair = np.int64(turn) << 16 | np.int64(byte_class[b]) << 8 | np.int64(column[class_of[begin + b]])
+        slot = (pair ^ (pair >> 7)) & 511
+        while pairs[slot] >> 16 == turn and pairs[slot] != pair:
+            slot = (slot + 1) & 511
+        if pairs[slot] != pair:
+            pairs[slot] = pair
+            numbers[slot] = count
             count += 1
+        new[b] = numbers[slot]
     if count > n:
-        new = np.empty(256, np.uint8)
-        for b in range(256):
-            new[b] = pair[byte_class[b], column[class_of[begin + b]]]
-        for b in range(256):
-            pair[byte_class[b], column[class_of[begin + b]]] = -1
         for b in range(256):
             byte_class[b] = new[b]
-    else:
-        for b in range(256):
-            pair[byte_class[b], column[class_of[begin + b]]] = -1
     return count
 
 
 @helper
-def _symbol_edges(state_at, delta_at, class_at, n_classes, delta, class_of, numbers, state_flags, flag):  # type: ignore[no-untyped-def]
+def _symbol_edges(  # type: ignore[no-untyped-def]
+    state_at, class_at, edge_start, edge_class, edge_target, class_of, numbers, state_flags, flag
+):
     """(start, number, target) of the edges on the symbols with numbers, sorted by state and number; sets `flag`."""
-    n_frames = len(n_classes)
+    n_frames = len(class_at) - 1
     n_states = state_at[n_frames]
     start = np.zeros(n_states + 1, np.int32)
-    symbol = 0
+    number = np.empty(64, np.int32)
+    target = np.empty(64, np.int32)
+    n = 0
+    symbol_at = 0
     for f in range(n_frames):
-        for i in range(class_at[f + 1] - class_at[f] - 256):
-            c = class_of[class_at[f] + 256 + i]
-            if numbers[symbol + i] >= 0:
-                for s in range(state_at[f], state_at[f + 1]):
-                    if delta[delta_at[f] + (s - state_at[f]) * n_classes[f] + c] >= 0:
-                        start[s + 1] += 1
-                        state_flags[s] |= flag
-        symbol += class_at[f + 1] - class_at[f] - 256
-    for s in range(n_states):
-        start[s + 1] += start[s]
-    place = start[:n_states].copy()
-    number = np.empty(start[n_states], np.int32)
-    target = np.empty(start[n_states], np.int32)
-    symbol = 0
-    for f in range(n_frames):
-        count = class_at[f + 1] - class_at[f] - 256
-        order = np.empty(count, np.int32)
-        n = 0
-        for i in range(count):
-            if numbers[symbol + i] >= 0:
-                k = n
-                while k > 0 and numbers[symbol + order[k - 1]] > numbers[symbol + i]:
-                    order[k] = order[k - 1]
-                    k -= 1
-                order[k] = i
-                n += 1
-        for k in range(n):
-            c = class_of[class_at[f] + 256 + order[k]]
-            for s in range(state_at[f], state_at[f + 1]):
-                to = delta[delta_at[f] + (s - state_at[f]) * n_classes[f] + c]
-                if to >= 0:
-                    number[place[s]] = numbers[symbol + order[k]]
-                    target[place[s]] = to + state_at[f]
-                    place[s] += 1
-        symbol += count
-    return start, number, target
+        # The symbols of a class are neighbours.
+        n_bytes = class_of[class_at[f] + 255] + 1
+        n_symbols = class_at[f + 1] - class_at[f] - 256
+        first = np.zeros(class_of[class_at[f + 1] - 1] + 2, np.int32)
+        for i in range(n_symbols):
+            first[class_of[class_at[f] + 256 + i] + 1] = i + 1
+        for s in range(state_at[f], state_at[f + 1]):
+            begin = n
+            k = edge_start[s + 1]
+            while k > edge_start[s] and edge_class[k - 1] >= n_bytes:
+                k -= 1
+            for e in range(k, edge_start[s + 1]):
+                c = edge_class[e]
+                for i in range(first[c], first[c + 1]):
+                    own = numbers[symbol_at + i]
+                    if own < 0:
+                        continue
+                    if n == len(number):
+                        number = grown(number, 2 * n)
+                        target = grown(target, 2 * n)
+                    at = n
+                    while at > begin and number[at - 1] > own:
+                        number[at] = number[at - 1]
+                        target[at] = target[at - 1]
+                        at -= 1
+                    number[at] = own
+                    target[at] = edge_target[e] + state_at[f]
+                    n += 1
+            if n > begin:
+                state_flags[s] |= flag
+            start[s + 1] = n
+        symbol_at += n_symbols
+    return start, number[:n].copy(), target[:n].copy()
 
 
 @helper
-def _measure(delta, begin, n, width, final, first_state, weight, distance):  # type: ignore[no-untyped-def]
+def _measure(edge_start, edge_class, edge_target, first_state, n, final, weight, distance):  # type: ignore[no-untyped-def]
     """Set `distance` to the least weight from each of a frame's `n` states to a final one; whether it has no cycle.
 
-    Neighbouring classes that lead to one state with one weight are one edge.
+    Neighbouring edges that lead to one state with one weight are one edge.
     """
-    again = np.zeros(width, np.uint8)
-    for c in range(1, width):
-        again[c] = weight[c] == weight[c - 1]
     back_start = np.zeros(n + 1, np.int64)
     for s in range(n):
-        previous = -1
-        for c in range(width):
-            t = delta[begin + s * width + c]
-            if t >= 0 and (t != previous or not again[c]):
+        begin = edge_start[first_state + s]
+        for k in range(begin, edge_start[first_state + s + 1]):
+            t = edge_target[k]
+            if k == begin or t != edge_target[k - 1] or weight[edge_class[k]] != weight[edge_class[k - 1]]:
                 back_start[t + 1] += 1
-            previous = t
     for s in range(n):
         back_start[s + 1] += back_start[s]
     place = back_start[:n].copy()
@@ -201,15 +197,14 @@ def _measure(delta, begin, n, width, final, first_state, weight, distance):  # t
     cost = np.empty(back_start[n], np.int64)
     waiting = np.zeros(n, np.int64)  # edges out of a state that are not known to be on no cycle
     for s in range(n):
-        previous = -1
-        for c in range(width):
-            t = delta[begin + s * width + c]
-            if t >= 0 and (t != previous or not again[c]):
+        begin = edge_start[first_state + s]
+        for k in range(begin, edge_start[first_state + s + 1]):
+            t = edge_target[k]
+            if k == begin or t != edge_target[k - 1] or weight[edge_class[k]] != weight[edge_class[k - 1]]:
                 source[place[t]] = s
-                cost[place[t]] = weight[c]
+                cost[place[t]] = weight[edge_class[k]]
                 place[t] += 1
                 waiting[s] += 1
-            previous = t
     queue = np.empty(n + 1, np.int32)  # a ring: a state is in it at most once
     queued = np.zeros(n, np.uint8)
     head = 0
@@ -258,14 +253,26 @@ def _measure(delta, begin, n, width, final, first_state, weight, distance):  # t
     "uint8[::1], int64[::1], uint8[::1], int64[::1], int64[::1])"
 )
 def _lengths(  # type: ignore[no-untyped-def]
-    state_at, delta_at, class_at, n_classes, delta, final, class_of, callee, kind, minimum, fixed, length, distance
+    state_at,
+    class_at,
+    edge_start,
+    edge_class,
+    edge_target,
+    final,
+    class_of,
+    callee,
+    kind,
+    minimum,
+    fixed,
+    length,
+    distance,
 ):
     """Set `distance` and `length`, fewest bytes of a string by frame (not of the `fixed`); has the root no cycle?
 
     Frames may call each other: a least fixpoint from below the callees' lengths that are known already. A frame is
     looked at again where the length of one that it calls has changed.
     """
-    n_frames = len(n_classes)
+    n_frames = len(kind)
     stale = np.ones(n_frames, np.uint8)
     symbol_at = np.zeros(n_frames + 1, np.int64)
     for f in range(n_frames):
@@ -291,13 +298,12 @@ def _lengths(  # type: ignore[no-untyped-def]
             if not stale[f]:
                 continue
             stale[f] = 0
-            weight = np.ones(n_classes[f], np.int64)
+            weight = np.ones(class_of[class_at[f + 1] - 1] + 1, np.int64)
             for i in range(symbol_at[f + 1] - symbol_at[f]):
                 other = callee[symbol_at[f] + i]
                 weight[class_of[class_at[f] + 256 + i]] = length[other] if other >= 0 else 0
-            no_cycle = _measure(
-                delta, delta_at[f], state_at[f + 1] - state_at[f], n_classes[f], final, state_at[f], weight, distance
-            )
+            n = state_at[f + 1] - state_at[f]
+            no_cycle = _measure(edge_start, edge_class, edge_target, state_at[f], n, final, weight, distance)
             if f == 0:
                 acyclic = no_cycle
             # A counter's frame must have one item at least: it never matches the empty string.
@@ -365,7 +371,7 @@ def _next_bytes(state_at, own, kind, final, state_frame, call_start, call_frame,
     "uint8[::1], int64[::1])"
 )
 def _link(  # type: ignore[no-untyped-def]
-    state_at, delta_at, class_at, n_classes, delta, final, class_of, callee, token, kind, distance
+    state_at, class_at, edge_start, edge_class, edge_target, final, class_of, callee, token, kind, distance
 ):
     """The number of byte classes, and the sections `_SECTIONS`."""
     n_frames = len(kind)
@@ -378,14 +384,14 @@ def _link(  # type: ignore[no-untyped-def]
     single_target = np.empty(n_states, np.int32)
     dense_state = np.empty(n_states, np.int32)
     byte_class = np.zeros(256, np.uint8)
-    pair = np.full((256, 256), -1, np.int32)
+    pairs = np.zeros(512, np.int64)
+    numbers = np.empty(512, np.int32)
     column = np.empty(256, np.int32)
-    rows = np.empty(n_states, np.int32)
+    table = np.empty(0, np.int32)  # the dense rows of a frame
     count = 1
     n_single = 0
     n_dense = 0
     for f in range(n_frames):
-        width = n_classes[f]
         n_bytes = class_of[class_at[f] + 255] + 1
         members = np.zeros((n_bytes, 4), np.int64)
         size = np.zeros(n_bytes, np.int32)
@@ -402,45 +408,54 @@ def _link(  # type: ignore[no-untyped-def]
         for s in range(state_at[f], state_at[f + 1]):
             state_frame[s] = f
             state_flags[s] = FINAL if final[s] else 0
-            row = delta_at[f] + (s - state_at[f]) * width
             n_alive = 0
-            alive = 0
-            for c in range(n_bytes):
-                if delta[row + c] >= 0:
-                    n_alive += size[c]
-                    alive = c
-                    for w in range(lowest[c] >> 6, (highest[c] >> 6) + 1):
-                        own[s, w] |= members[c, w]
+            past = edge_start[s]  # its edges on symbols come last
+            while past < edge_start[s + 1] and edge_class[past] < n_bytes:
+                c = edge_class[past]
+                n_alive += size[c]
+                for w in range(lowest[c] >> 6, (highest[c] >> 6) + 1):
+                    own[s, w] |= members[c, w]
+                past += 1
             if n_alive == 1:
                 edges[s] = -2 - n_single
-                single_byte[n_single] = lowest[alive]
-                single_target[n_single] = delta[row + alive] + state_at[f]
+                single_byte[n_single] = lowest[edge_class[past - 1]]
+                single_target[n_single] = edge_target[past - 1] + state_at[f]
                 n_single += 1
             elif n_alive > 1:
                 edges[s] = n_dense
                 dense_state[n_dense] = s
                 n_dense += 1
-                rows[n_rows] = s - state_at[f]
+                if (n_rows + 1) * n_bytes > len(table):
+                    table = grown(table, 2 * (n_rows + 1) * n_bytes)
+                for c in range(n_rows * n_bytes, (n_rows + 1) * n_bytes):
+                    table[c] = -1
+                for k in range(edge_start[s], past):
+                    table[n_rows * n_bytes + edge_class[k]] = edge_target[k]
                 n_rows += 1
         if n_rows > 0:
-            _merged_columns(delta, delta_at[f], width, n_bytes, rows, n_rows, column)
-            count = _refined(byte_class, count, class_of, class_at[f], column, pair)
+            _merged_columns(table, n_rows, n_bytes, column)
+            count = _refined(byte_class, count, class_of, class_at[f], column, pairs, numbers, f + 1)
     first_of = np.zeros(count, np.int32)
     for b in range(255, -1, -1):
         first_of[byte_class[b]] = b
     dense = np.empty(n_dense * count, np.int32)
+    row = np.full(257, -1, np.int32)  # by class of the frame's bytes; all -1 between two states
     for d in range(n_dense):
         s = dense_state[d]
         f = state_frame[s]
-        row = delta_at[f] + (s - state_at[f]) * n_classes[f]
+        n_bytes = class_of[class_at[f] + 255] + 1
+        for k in range(edge_start[s], edge_start[s + 1]):
+            if edge_class[k] < n_bytes:
+                row[edge_class[k]] = edge_target[k] + state_at[f]
         for k in range(count):
-            to = delta[row + class_of[class_at[f] + first_of[k]]]
-            dense[d * count + k] = to + state_at[f] if to >= 0 else -1
+            dense[d * count + k] = row[class_of[class_at[f] + first_of[k]]]
+        for k in range(edge_start[s], edge_start[s + 1]):
+            row[min(edge_class[k], 256)] = -1
     call_start, call_frame, call_target = _symbol_edges(
-        state_at, delta_at, class_at, n_classes, delta, class_of, callee, state_flags, HAS_CALLS
+        state_at, class_at, edge_start, edge_class, edge_target, class_of, callee, state_flags, HAS_CALLS
     )
     token_start, token_symbol, token_target = _symbol_edges(
-        state_at, delta_at, class_at, n_classes, delta, class_of, token, state_flags, HAS_TOKENS
+        state_at, class_at, edge_start, edge_class, edge_target, class_of, token, state_flags, HAS_TOKENS
     )
     small = np.empty(n_states, np.int32)
     for s in range(n_states):

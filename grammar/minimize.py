@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numba import helper
-from .position import grown
 
 Int32Array = npt.NDArray[np.int32]
 Uint8Array = npt.NDArray[np.uint8]
@@ -79,35 +78,26 @@ def _split(
 
 
 @helper
-def minimized(delta: Int32Array, final: Uint8Array, n_classes: int) -> tuple[int, Int32Array, Uint8Array]:
-    """The minimal DFA of a trimmed one (flat `delta`, -1 where there is no edge; state 0 the start).
+def minimized(
+    edge_start: Int32Array, edge_class: Int32Array, edge_target: Int32Array, final: Uint8Array, n_classes: int
+) -> tuple[int, Int32Array, Int32Array, Int32Array, Uint8Array]:
+    """The minimal DFA of a trimmed one; state 0 is the start, and each state's edges are in the order of classes.
 
-    States are numbered breadth first by class, so equal languages over equal classes give equal tables.
-    Returns (states, flat table, final flags), the arrays with room to spare.
+    States are numbered breadth first by class, so equal languages over equal classes give equal arrays.
+    Returns (states, edge_start, edge_class, edge_target, final flags), the arrays with room to spare.
     """
     n = len(final)
-    m = 0
+    m = edge_start[n]
     head_start = np.zeros(n + 1, np.int32)
     label_start = np.zeros(n_classes + 1, np.int32)
-    edge_tail = np.empty(64, np.int32)
-    edge_label = np.empty(64, np.int32)
-    for s in range(n):
-        if m + n_classes > len(edge_tail):
-            edge_tail = grown(edge_tail, 2 * (m + n_classes))
-            edge_label = grown(edge_label, 2 * (m + n_classes))
-        for c in range(n_classes):
-            t = delta[s * n_classes + c]
-            if t >= 0:
-                head_start[t + 1] += 1
-                label_start[c + 1] += 1
-                edge_tail[m] = s
-                edge_label[m] = c
-                m += 1
-    tail = np.empty(m, np.int32)
+    for k in range(m):
+        head_start[edge_target[k] + 1] += 1
+        label_start[edge_class[k] + 1] += 1
     for s in range(n):
         head_start[s + 1] += head_start[s]
     for c in range(n_classes):
         label_start[c + 1] += label_start[c]
+    tail = np.empty(m, np.int32)
     into = np.empty(m, np.int32)  # edges by the state they lead to
     place = head_start[:n].copy()
     # Cords: a partition of the edges, at first by label. Edges are numbered in the order of their labels.
@@ -127,15 +117,16 @@ def minimized(delta: Int32Array, final: Uint8Array, n_classes: int) -> tuple[int
         cord_first[n_cords] = label_start[c]
         cord_past[n_cords] = label_start[c + 1]
         n_cords += 1
-    for k in range(m):
-        c = edge_label[k]
-        e = next_of[c]
-        next_of[c] += 1
-        t = delta[np.int64(edge_tail[k]) * n_classes + c]
-        tail[e] = edge_tail[k]
-        into[place[t]] = e
-        place[t] += 1
-        cord_of[e] = number_of[c]
+    for s in range(n):
+        for k in range(edge_start[s], edge_start[s + 1]):
+            c = edge_class[k]
+            e = next_of[c]
+            next_of[c] += 1
+            t = edge_target[k]
+            tail[e] = s
+            into[place[t]] = e
+            place[t] += 1
+            cord_of[e] = number_of[c]
     block_element = _identity(n)
     block_location = _identity(n)
     block_of = np.zeros(n, np.int32)
@@ -181,20 +172,24 @@ def minimized(delta: Int32Array, final: Uint8Array, n_classes: int) -> tuple[int
     number[block_of[0]] = 0
     queue[0] = block_of[0]
     count = 1
-    out = np.full(n_blocks * n_classes, -1, np.int32)
+    out_start = np.zeros(n_blocks + 1, np.int32)
+    out_class = np.empty(m, np.int32)
+    out_target = np.empty(m, np.int32)
     out_final = np.zeros(n_blocks, np.uint8)
+    n_out = 0
     i = 0
     while i < count:
         s = block_element[block_first[queue[i]]]
         out_final[i] = final[s]
-        for c in range(n_classes):
-            t = delta[s * n_classes + c]
-            if t >= 0:
-                block = block_of[t]
-                if number[block] < 0:
-                    number[block] = count
-                    queue[count] = block
-                    count += 1
-                out[i * n_classes + c] = number[block]
+        for k in range(edge_start[s], edge_start[s + 1]):
+            block = block_of[edge_target[k]]
+            if number[block] < 0:
+                number[block] = count
+                queue[count] = block
+                count += 1
+            out_class[n_out] = edge_class[k]
+            out_target[n_out] = number[block]
+            n_out += 1
         i += 1
-    return count, out, out_final
+        out_start[i] = n_out
+    return count, out_start, out_class, out_target, out_final

@@ -149,7 +149,7 @@ class Nets:
             self.skips.extend((start, end))
             return
         last = len(parts) - 1
-        symbols = self._symbols
+        symbols, text = self._symbols, self.text
         for i, part in enumerate(parts):
             if i == last:
                 to = end
@@ -158,12 +158,11 @@ class Nets:
                 self._count = to + 1
             # The commonest here, as calls cost more than all else.
             kind = type(part)
-            if kind is Reference and part.rule in symbols:  # type: ignore[attr-defined]
-                symbol = symbols[part.rule]  # type: ignore[attr-defined]
+            if kind is Reference and (symbol := symbols.get(part.rule)) is not None:  # type: ignore[attr-defined]
                 self.edges.extend((start, symbol, symbol, to))
-            elif kind is Bytes and part.text and part.text.isascii():  # type: ignore[attr-defined]
-                self.words.extend((start, len(self.text), len(part.text), to))  # type: ignore[attr-defined]
-                self.text += part.text  # type: ignore[attr-defined]
+            elif kind is Bytes and (word := part.text) and word.isascii():  # type: ignore[attr-defined]
+                self.words.extend((start, len(text), len(word), to))
+                text += word
             elif kind is Sequence:
                 self._sequence(part.parts, start, to)  # type: ignore[attr-defined]
             else:

@@ -18,7 +18,8 @@ from .loops import loop_classes, without_absent
 from .members import Part, accepts_none, check_bits, guards_of, list_of, terms_of
 from .position import Int32Array, PositionAutomaton, trimmed
 from .repeats import Sizes, unproved
-from .rules import Nullable, references
+from .rule_graph import references
+from .rules import Nullable
 from .simplify import place_of
 
 #: Name of the rule around a start rule that matches the empty string and is called: a called frame must not.

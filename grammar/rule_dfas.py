@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, chain
 
 import numpy as np
 import numpy.typing as npt
@@ -24,18 +26,19 @@ _WORK_OF_RULES = 5
 
 @dataclass(frozen=True, eq=False)
 class RuleDfas:
-    """DFAs of rules, one behind the other; that of rule `i` has the states from ``state_at[i]`` on, and so on.
+    """DFAs of rules, one behind the other; that of rule `i` has the states from ``state_at[i]`` on.
 
-    `delta`: flat tables [states, classes] of local states; `n_classes` int32 their widths; `class_of`: the class of
-    each byte and symbol; `final`: flags. `nullable` uint8: rules that match the empty string, which their DFAs do not
-    (but that of the start rule). `failed`: number of a rule that passes a limit, or -1.
+    `edge_start` int64[states + 1], `edge_class`, `edge_target` are as in `Dfa`, targets being counted within the rule;
+    `class_of`, from ``class_at[i]`` on: the class of each byte and symbol; `final`: flags. `nullable` uint8: rules that
+    match the empty string, which their DFAs do not (but that of the start rule). `failed`: number of a rule that
+    passes a limit, or -1.
     """
 
     state_at: Int64Array
-    delta_at: Int64Array
     class_at: Int64Array
-    n_classes: Int32Array
-    delta: Int32Array
+    edge_start: Int64Array
+    edge_class: Int32Array
+    edge_target: Int32Array
     final: Uint8Array
     class_of: Int32Array
     nullable: Uint8Array
@@ -44,11 +47,17 @@ class RuleDfas:
 
     def dfa(self, number: int) -> Dfa:
         """The DFA of one rule."""
-        n_classes = int(self.n_classes[number])
-        delta = self.delta[self.delta_at[number] : self.delta_at[number + 1]].reshape(-1, n_classes)
+        begin, end = self.state_at[number : number + 2]
+        start = self.edge_start[begin : end + 1]
         class_of = self.class_of[self.class_at[number] : self.class_at[number + 1]]
-        first_of = np.flatnonzero(np.diff(class_of, prepend=-1)).astype(np.int32)
-        return Dfa(delta, self.final[self.state_at[number] : self.state_at[number + 1]], class_of, first_of)
+        return Dfa(
+            (start - start[0]).astype(np.int32),
+            self.edge_class[start[0] : start[-1]],
+            self.edge_target[start[0] : start[-1]],
+            self.final[begin:end],
+            class_of,
+            np.flatnonzero(np.diff(class_of, prepend=-1)).astype(np.int32),
+        )
 
 
 def rule_dfas(
@@ -59,43 +68,50 @@ def rule_dfas(
     `callees`: by net, the numbers of the rules that it calls; the nets are rules 0, 1, ..., and `nullable` says of the
     rules behind them whether they match the empty string. `start`: the rule that keeps the empty string.
     """
-    kept = np.ones(256, np.uint8)
-    kept[list(absent)] = 0
     edges, skips, words = nets.arrays()
-    call_at = np.zeros(len(nets) + 1, np.int64)
-    np.cumsum([len(numbers) for numbers in callees], out=call_at[1:])
+    call_at = np.fromiter(accumulate(map(len, callees), initial=0), np.int64, len(nets) + 1)
     result = _rule_dfas(
         edges,
         skips,
         words,
         np.frombuffer(nets.text or bytearray(1), np.uint8),
-        np.array(nets.edge_at, np.int64),
-        np.array(nets.skip_at, np.int64),
-        np.array(nets.word_at, np.int64),
-        np.array(nets.n_states, np.int64),
+        np.frombuffer(nets.edge_at, np.int64),
+        np.frombuffer(nets.skip_at, np.int64),
+        np.frombuffer(nets.word_at, np.int64),
+        np.frombuffer(nets.n_states, np.int64),
         call_at,
-        np.array([number for numbers in callees for number in numbers], np.int32),
+        np.array(list(chain.from_iterable(callees)), np.int32),
         nullable,
-        kept,
+        _kept(absent),
         bool(absent),
         start,
         limits.max_dfa_states,
         _WORK_OF_RULES * limits.max_dfa_work,
         EDGES_PER_POSITION * limits.max_positions,
     )
-    status, failed, state_at, delta_at, class_at, n_classes, delta, final, class_of = result
+    status, failed, state_at, class_at, edge_start, edge_class, edge_target, final, class_of = result
+    n_states = state_at[-1]
+    n_edges = edge_start[n_states]
     return RuleDfas(
         state_at,
-        delta_at,
         class_at,
-        n_classes,
-        delta[: delta_at[-1]],
-        final[: state_at[-1]],
+        edge_start[: n_states + 1],
+        edge_class[:n_edges],
+        edge_target[:n_edges],
+        final[:n_states],
         class_of,
         nullable,
         failed if status < 0 else -1,
         status == _TOO_MANY_EDGES,
     )
+
+
+@lru_cache(maxsize=16)
+def _kept(absent: frozenset[int]) -> Uint8Array:
+    """Flags of the bytes but `absent`."""
+    kept = np.ones(256, np.uint8)
+    kept[list(absent)] = 0
+    return kept
 
 
 @helper
@@ -176,12 +192,12 @@ def _rule_dfas(  # type: ignore[no-untyped-def]
     n = len(n_states)
     _grow_nullable(skips, skip_at, edges, edge_at, n_states, call_at, callee, nullable)
     state_at = np.zeros(n + 1, np.int64)
-    delta_at = np.zeros(n + 1, np.int64)
     class_at = np.zeros(n + 1, np.int64)
     for i in range(n):
         class_at[i + 1] = class_at[i] + 256 + call_at[i + 1] - call_at[i]
-    n_classes = np.zeros(n, np.int32)
-    out_delta = np.empty(4096, np.int32)
+    out_start = np.zeros(257, np.int64)
+    out_edge_class = np.empty(1024, np.int32)
+    out_target = np.empty(1024, np.int32)
     out_final = np.empty(256, np.uint8)
     out_class = np.empty(class_at[n], np.int32)
     status = 0
@@ -244,25 +260,29 @@ def _rule_dfas(  # type: ignore[no-untyped-def]
         n_edges, edge_start, low, high, target, final = trimmed_arrays(
             edge_start[: n_positions + 1], low, high, target, final[:n_positions]
         )
-        count, classes, delta, final, class_of, _ = determinized(
+        count, _, dfa_start, dfa_class, dfa_target, final, class_of, _ = determinized(
             edge_start, low[:n_edges], high[:n_edges], target[:n_edges], final,
             class_at[i + 1] - class_at[i], max_states + 2 * len(final), max_work,
         )  # fmt: skip
         if count < 0:
             status = _TOO_MANY_STATES
             break
-        n_classes[i] = classes
         for k in range(len(class_of)):
             out_class[class_at[i] + k] = class_of[k]
-        state_at[i + 1] = state_at[i] + count
-        delta_at[i + 1] = delta_at[i] + count * classes
-        if state_at[i + 1] > len(out_final):
-            out_final = grown(out_final, 2 * state_at[i + 1])
-        if delta_at[i + 1] > len(out_delta):
-            out_delta = grown(out_delta, 2 * delta_at[i + 1])
+        first = state_at[i]
+        begin = out_start[first]
+        state_at[i + 1] = first + count
+        if first + count > len(out_final):
+            out_final = grown(out_final, 2 * (first + count))
+            out_start = grown(out_start, 2 * (first + count) + 1)
+        if begin + dfa_start[count] > len(out_target):
+            out_edge_class = grown(out_edge_class, 2 * (begin + dfa_start[count]))
+            out_target = grown(out_target, 2 * (begin + dfa_start[count]))
         for k in range(count):
-            out_final[state_at[i] + k] = final[k]
-        for k in range(count * classes):
-            out_delta[delta_at[i] + k] = delta[k]
+            out_final[first + k] = final[k]
+            out_start[first + k + 1] = begin + dfa_start[k + 1]
+        for k in range(dfa_start[count]):
+            out_edge_class[begin + k] = dfa_class[k]
+            out_target[begin + k] = dfa_target[k]
         i += 1
-    return status, i, state_at, delta_at, class_at, n_classes, out_delta, out_final, out_class
+    return status, i, state_at, class_at, out_start, out_edge_class, out_target, out_final, out_class

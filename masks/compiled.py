@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..grammar.automaton import FINITE, UTF8, Automaton
+from ..grammar.automaton import FINITE, TOKENS, UTF8, Automaton
 from ..grammar.compile import compile_grammar
 from ..grammar.errors import GrammarError
 from ..grammar.expression import Grammar
@@ -138,6 +138,8 @@ class CompiledGrammar:
 
 def _token_ids(automaton: Automaton, vocabulary: Vocabulary) -> npt.NDArray[np.int32]:
     """The id of each special token that the grammar names. Raises `UnknownTokenError` for one that is not there."""
+    if not automaton.flags & TOKENS:
+        return np.zeros(0, np.int32)
     try:
         return np.array([vocabulary.id_of(name) for name in automaton.metadata["tokens"]], np.int32)
     except VocabularyError as error:

@@ -26,16 +26,17 @@ class Unlinked:
         symbol = 0
         for f in range(self.n_frames):
             class_of = frames.class_of[frames.class_at[f] : frames.class_at[f + 1]].tolist()
-            width, first = int(frames.n_classes[f]), self.starts[f]
-            delta = frames.delta[frames.delta_at[f] : frames.delta_at[f + 1]].reshape(-1, width).tolist()
+            first = self.starts[f]
             own = range(len(class_of) - 256)
-            for row in delta:
+            for s in range(first, self.starts[f + 1]):
+                edges = slice(frames.edge_start[s], frames.edge_start[s + 1])
+                row = dict(zip(frames.edge_class[edges].tolist(), frames.edge_target[edges].tolist(), strict=True))
                 self.frame_of.append(f)
-                targets = [row[c] for c in class_of]
+                targets = [row.get(c, -1) for c in class_of]
                 self.bytes.append({b: first + targets[b] for b in range(256) if targets[b] >= 0})
-                for edges, numbers in ((self.calls, frames.callee), (self.tokens, frames.token)):
+                for lists, numbers in ((self.calls, frames.callee), (self.tokens, frames.token)):
                     found = [(int(numbers[symbol + i]), first + targets[256 + i]) for i in own if targets[256 + i] >= 0]
-                    edges.append(sorted(edge for edge in found if edge[0] >= 0))
+                    lists.append(sorted(edge for edge in found if edge[0] >= 0))
             symbol += len(own)
 
     def rows(self) -> tuple[list[int], list[int], list[int], list[int], list[int]]:

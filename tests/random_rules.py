@@ -25,7 +25,7 @@ from stepmask.grammar.expression import (
     Token,
 )
 from stepmask.grammar.limits import Limits
-from stepmask.grammar.rules import needed_rules
+from stepmask.grammar.rule_graph import needed_rules
 from stepmask.grammar.simplify import contains
 
 #: Every recursive rule a frame that is called; the default solves and inlines what it can.

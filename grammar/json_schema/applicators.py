@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import GrammarTooLarge
 from .conditions import branches_of
-from .disjoint import are_disjoint
+from .disjoint import ask_nothing, overlapping
 from .expand import HOLDS, Expander, Item, Keyword, Option, State
 from .scalar_keywords import SCALARS, listed_values, satisfies
 from .schemas import Schema
@@ -89,13 +89,13 @@ def _one_of(expander: Expander, schema: Schema, value: Any, state: State, scopes
     values = _values_of_one(expander, branches)
     if values is not None:
         return bool(state.clause.intersect(allowed=values))
-    disjoint = are_disjoint(expander, branches)
+    if ask_nothing(expander, branches) > 1:
+        return False
+    others = overlapping(expander, branches)
     options = []
     for i, branch in enumerate(branches):
         items = [_item(expander, branch, True, scopes)]
-        items += [
-            _item(expander, other, False) for j, other in enumerate(branches) if j != i and not disjoint(branch, other)
-        ]
+        items += [_item(expander, branches[j], False) for j in others(i, 0)]
         options.append(Option(tuple(items)))
     return expander.choose(state, options)
 
@@ -105,12 +105,14 @@ def _not_one_of(expander: Expander, schema: Schema, value: Any) -> list[Option]:
     values = _values_of_one(expander, branches)
     if values is not None:
         return [Option(facts=(satisfies(excluded=values),))] if values else HOLDS
+    if ask_nothing(expander, branches) > 1:
+        return HOLDS
     options = [Option(tuple(_item(expander, branch, False) for branch in branches))]
-    disjoint = are_disjoint(expander, branches)
+    others = overlapping(expander, branches)
     for i, branch in enumerate(branches):
-        for other in branches[i + 1 :]:
-            if not disjoint(branch, other):
-                options.append(Option((_item(expander, branch, True), _item(expander, other, True))))
+        options += [
+            Option((_item(expander, branch, True), _item(expander, branches[j], True))) for j in others(i, i + 1)
+        ]
     return options
 
 

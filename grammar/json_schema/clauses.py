@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .diagrams import Condition
-from .numbers import NumberConstraint
+from .numbers import ANY_NUMBER, NumberConstraint
 from .presence import Formula
 from .schemas import Literal
-from .strings import StringConstraint
+from .strings import ANY_STRING, StringConstraint
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class NumberClause(Clause):
 
     def __init__(self) -> None:
         super().__init__()
-        self.constraint = NumberConstraint()
+        self.constraint = ANY_NUMBER
 
     def intersect(self, **fields: Any) -> bool:
         self.constraint = self.constraint.intersect(NumberConstraint(**fields))
@@ -107,7 +107,7 @@ class StringClause(Clause):
 
     def __init__(self) -> None:
         super().__init__()
-        self.constraint = StringConstraint()
+        self.constraint = ANY_STRING
 
     def intersect(self, **fields: Any) -> bool:
         constraint = self.constraint.intersect(StringConstraint(**fields))

@@ -1,11 +1,12 @@
-"""Which schemas of a `oneOf` no value can satisfy together: for those, "exactly one" is no more than "one"."""
+"""Which schemas of a `oneOf` a value may satisfy together: for all others, "exactly one" is no more than "one"."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .schemas import Schema
+from .schemas import ANYTHING, NOTHING_VALID, Schema
 from .values import Named
 
 if TYPE_CHECKING:
@@ -19,33 +20,77 @@ _MOST_PAIRS = 5_000
 Discriminators = Mapping[str, frozenset[tuple[str, Any]]]
 
 
-def are_disjoint(expander: Expander, branches: list[Schema]) -> Callable[[Schema, Schema], bool]:
-    """A test of two of `branches`: whether no value of the expander's kind satisfies both, as far as that can be seen.
+def overlapping(expander: Expander, branches: list[Schema]) -> Callable[[int, int], list[int]]:
+    """Of a branch, the other ones from a number on that some value of the expander's kind may satisfy with it.
 
-    Usually constants of one property or the types tell; only where they do not, all of both schemas is looked at.
+    Branches are told by their numbers. Usually constants of one property or the types tell; only where they do not, all
+    of both schemas is looked at.
     """
     kind = expander.kind
-    marks = {branch.number: _discriminators(expander, branch, kind, _LEVELS) for branch in branches}
+    marks = [_discriminators(expander, branch, kind, _LEVELS) for branch in branches]
     looked_at = 0
+    # Branches that name values of one property are found by these: of two hundred, only those that share one are met.
+    counts = Counter(name for found in marks if found is not None for name in found)
+    telling = max(counts, key=counts.__getitem__, default=None)
+    by_value: dict[tuple[str, Any], list[int]] = {}
+    others: list[int] = []
+    for i, found in enumerate(marks):
+        if found is None:
+            continue
+        if telling is None or telling not in found:
+            others.append(i)
+        else:
+            for value in found[telling]:
+                by_value.setdefault(value, []).append(i)
 
-    def disjoint(left: Schema, right: Schema) -> bool:
-        if left is right:
-            return False
-        first, second = marks[left.number], marks[right.number]
-        if first is None or second is None:
+    def candidates(number: int) -> Iterable[int]:
+        found = marks[number]
+        if found is None:
+            return [i for i, branch in enumerate(branches) if branch is branches[number]]
+        if telling is None or telling not in found:
+            return range(len(branches))
+        return sorted(set(others).union(*(by_value[value] for value in found[telling])))
+
+    def overlap(left: int, right: int) -> bool:
+        if branches[left] is branches[right]:
             return True
+        first, second = marks[left], marks[right]
+        if first is None or second is None:
+            return False
         for name, values in first.items():
             other = second.get(name)
             if other is not None and values.isdisjoint(other):
-                return True
+                return False
         nonlocal looked_at
         looked_at += 1
         if looked_at > _MOST_PAIRS:
-            return False
-        both = frozenset((expander.store.literal(left), expander.store.literal(right)))
-        return bool(expander.emptiness.is_empty_kind(both, kind))
+            return True
+        both = frozenset((expander.store.literal(branches[left]), expander.store.literal(branches[right])))
+        return not expander.emptiness.is_empty_kind(both, kind)
 
-    return disjoint
+    return lambda number, first: [i for i in candidates(number) if i >= first and i != number and overlap(number, i)]
+
+
+def ask_nothing(expander: Expander, branches: list[Schema]) -> int:
+    """How many of `branches` hold for every value of the expander's kind, as far as their own keywords say so."""
+    return sum(_asks_nothing(expander, branch, _LEVELS) for branch in branches)
+
+
+def _asks_nothing(expander: Expander, schema: Schema, levels: int) -> bool:
+    if schema.number <= NOTHING_VALID or schema.options is not None:
+        return schema.number == ANYTHING
+    for name, value in expander.checked(schema).keywords.items():
+        if not expander.is_about(name):
+            continue
+        if name == "type" and expander.kind in ([value] if isinstance(value, str) else value):
+            continue
+        if (
+            name != "$ref"
+            or not levels
+            or not _asks_nothing(expander, expander.store.resolve(schema, name), levels - 1)
+        ):
+            return False
+    return True
 
 
 def _discriminators(expander: Expander, schema: Schema, kind: str, levels: int) -> Discriminators | None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ..limits import Limits
 from .clauses import ArrayClause, NumberClause, ObjectClause, ScalarClause, StringClause
 from .diagrams import FALSE
-from .numbers import NumberConstraint, number_expression
+from .numbers import ANY_NUMBER, NumberConstraint, number_expression
 from .presence import settled
 from .schemas import NONE, NOTHING_VALID, Literals
 from .shapes import ItemShapes, ObjectShape
-from .strings import StringConstraint
+from .strings import ANY_STRING, StringConstraint
 
 if TYPE_CHECKING:
     from .expand import Expander
@@ -30,15 +30,29 @@ class Emptiness:
     def __init__(self) -> None:
         self.expander: Expander = None  # type: ignore[assignment]  # they need each other
         self._known: dict[tuple[Literals, str], bool] = {}
-        self._open: set[tuple[Literals, str]] = set()
+        self._of_sets: dict[Literals, bool] = {}
+        #: The questions being answered, the first being number 0.
+        self._open: dict[tuple[Literals, str], int] = {}
+        #: The first open question that an answer hangs on, of those given since the newest question was opened; -1: it
+        #: hangs on how many are open.
+        self._hangs_on = _MAX_DEPTH
 
     def is_empty(self, literals: Literals) -> bool:
         """No value at all satisfies the set."""
         if not literals:
             return False
+        known = self._of_sets.get(literals)
+        if known is not None:
+            return known
         if literals == NONE or (NOTHING_VALID, True) in literals:
             return True
-        return all(self.is_empty_kind(literals, kind) for kind in self.expander.kinds(literals))
+        for kind in self.expander.kinds(literals):
+            if not self.is_empty_kind(literals, kind):
+                if (literals, kind) in self._known:
+                    self._of_sets[literals] = False
+                return False
+        self._of_sets[literals] = True
+        return True
 
     def is_empty_kind(self, literals: Literals, kind: str) -> bool:
         """No value of `kind` satisfies the set."""
@@ -46,15 +60,21 @@ class Emptiness:
         known = self._known.get(key)
         if known is not None:
             return known
-        if key in self._open or len(self._open) >= _MAX_DEPTH:
+        number = len(self._open)
+        if key in self._open or number >= _MAX_DEPTH:
+            self._hangs_on = min(self._hangs_on, self._open.get(key, -1))
             return False  # of what needs itself nothing is said
-        self._open.add(key)
+        before, self._hangs_on = self._hangs_on, _MAX_DEPTH
+        self._open[key] = number
+        found = False
         try:
             found = all(self.is_contradictory(kind, clause) for clause in self.expander.clauses(literals, kind))
         finally:
-            self._open.discard(key)
-        # An answer that hangs on an open question might be another one without it.
-        if found or not self._open:
+            del self._open[key]
+            # An answer that hangs on another open question might be another one without it, unless it is yes.
+            is_settled = found or self._hangs_on >= number
+            self._hangs_on = before if is_settled else min(before, self._hangs_on)
+        if is_settled or not number:
             self._known[key] = found
         return found
 
@@ -63,8 +83,10 @@ class Emptiness:
         if isinstance(clause, ScalarClause):
             return clause.allowed.isdisjoint((None,) if kind == "null" else (True, False))
         if isinstance(clause, NumberClause):
-            return _lacks_numbers(clause.constraint, self.expander.limits)
+            return clause.constraint is not ANY_NUMBER and _lacks_numbers(clause.constraint, self.expander.limits)
         if isinstance(clause, StringClause):
+            if clause.constraint is ANY_STRING:
+                return False
             if clause.constraint == StringConstraint(allowed=clause.constraint.allowed):
                 return clause.constraint.allowed is not None and not clause.constraint.allowed
             return self.expander.strings(clause.constraint) is None

@@ -12,10 +12,10 @@ and intersections among them, and with complements within the texts that are spe
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from functools import cache, lru_cache
+from json.encoder import encode_basestring
 from typing import Literal
 
 from ..expression import (
@@ -150,7 +150,7 @@ def plain_content(allow_unicode_escapes: bool) -> Repeat:
 
 def canonical_text(value: str) -> bytes:
     r"""The canonical spelling of `value` with its quotes; lone surrogates, which have no raw form, as ``\udxxx``."""
-    text = json.dumps(value, ensure_ascii=False)
+    text: str = encode_basestring(value)  # as `json.dumps` has it, which makes an encoder for each text
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -21,7 +21,7 @@ from .keywords import check_keywords
 from .patterns import pattern_content
 from .presence import Formula, negated
 from .schemas import ANYTHING, NOTHING_VALID, Literal, Literals, Schema, SchemaStore
-from .strings import StringConstraint, string_expression
+from .strings import ANY_STRING, StringConstraint, string_expression
 from .values import KINDS, kind_of
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class Expander:
                     found += [clause.constraint for clause in self._expanded(alone)]  # type: ignore[attr-defined]
             if not found:
                 return False
-            if StringConstraint() not in found:
+            if ANY_STRING not in found:
                 state.clause.intersect(options=frozenset((frozenset(found),)))
         return True
 
@@ -328,6 +328,11 @@ class Expander:
             if formula is not None:
                 return bool(state.clause.condition(formula))
         return self._positive(state, schema, scopes) if positive else self._negative(state, schema)
+
+    def is_about(self, name: str) -> bool:
+        """Whether a keyword may ask something of values of the kind that is looked at."""
+        keyword = self._keywords.get(name)
+        return keyword is not None and self.kind in keyword.kinds
 
     def strings(self, constraint: StringConstraint, **options: Any) -> Expression | None:
         """The texts of strings (`strings.string_expression`); errors of a pattern say where it stands."""

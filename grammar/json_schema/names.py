@@ -9,8 +9,9 @@ import numpy as np
 
 from ..build import build_positions, closed_positions
 from ..determinize import determinize
-from ..expression import ALL_CODE_POINTS, EMPTY, ByteAutomaton, Characters, Expression, Machine, Ranges, Sequence
+from ..expression import ALL_CODE_POINTS, EMPTY, ByteAutomaton, Characters, Expression, Machine, Sequence
 from ..limits import Limits
+from ..name_trie import FIRST_OTHER, FREE, other_texts, plain_bytes
 from ..position import Int32Array
 from ..ranges import normalise, subtract
 from ..simplify import Simplifier
@@ -19,6 +20,7 @@ from .escapes import QUOTE, RAW, Escapes, content, spelled_characters
 #: ASCII that stands for itself in a string, and all code points that are something else.
 _PLAIN = tuple((low, high) for low, high in ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7F)))
 _SPECIAL = subtract(ALL_CODE_POINTS, _PLAIN)
+_PLAIN_BYTES = plain_bytes(_PLAIN)
 
 #: States of a language of names that is looked at to list it.
 _MOST_STATES = 4096
@@ -78,66 +80,30 @@ def other_names(names: Iterable[str], escapes: Escapes, unicode_escapes: bool) -
     return Sequence((QUOTE, Machine(tuple(sources), tuple(labels), tuple(targets), (2,))))
 
 
-#: States of the table of `_other_plain_names`: before the quote, at the trie's root, behind a way out, at the end.
-_OUTSIDE, _ROOT, _FREE, _END, _FIRST_SPECIAL = range(5)
-
-
 def _is_plain(name: str) -> bool:
     return name.isascii() and name.isprintable() and '"' not in name and "\\" not in name
 
 
 def _other_plain_names(names: list[str], unicode_escapes: bool) -> ByteAutomaton:
     """The same for names of plain characters alone, as the table of an automaton."""
-    entering, inside, n_special = _special_rows(unicode_escapes)
-    count = _FIRST_SPECIAL + n_special
-    below_of: dict[int, dict[int, int]] = {_ROOT: {}}
-    ends: set[int] = set()
-    for name in names:
-        at = _ROOT
-        for letter in name.encode():
-            below = below_of[at]
-            at = below.get(letter, 0)
-            if not at:
-                at = below[letter] = count
-                below_of[at] = {}
-                count += 1
-        ends.add(at)
-    rows: list[int] = [_OUTSIDE, 0x22, 0x22, _ROOT, _FREE, 0x22, 0x22, _END]
-    for low, high in _PLAIN:
-        rows += (_FREE, low, high, _FREE)
-    for node, below in below_of.items():
-        for low, high in _others(bytes(below)):
-            rows += (node, low, high, _FREE)
-        for letter, to in below.items():
-            rows += (node, letter, letter, to)
-        if node not in ends:
-            rows += (node, 0x22, 0x22, _END)
-    leaving = np.tile(entering, (len(below_of) + 1, 1))
-    leaving[:, 0] = np.repeat(np.array([_FREE, *below_of], np.int32), len(entering))
-    table = np.concatenate([np.array(rows, np.int32).reshape(-1, 4), inside, leaving])
-    final = bytearray(count)
-    final[_END] = 1
-    return ByteAutomaton(table.tobytes(), bytes(final), (RAW,))
-
-
-@lru_cache(maxsize=4096)
-def _others(letters: bytes) -> Ranges:
-    """The plain characters that are none of `letters`."""
-    return subtract(_PLAIN, normalise((letter, letter) for letter in letters))
+    ends = np.cumsum([len(name) for name in names], dtype=np.int64)
+    text = np.frombuffer(bytearray("".join(names), "ascii") or bytearray(1), np.uint8)
+    rows, final = other_texts(text, ends, _PLAIN_BYTES, *_special_rows(unicode_escapes))
+    return ByteAutomaton(rows.tobytes(), final.tobytes(), (RAW,))
 
 
 @lru_cache(maxsize=2)
 def _special_rows(unicode_escapes: bool) -> tuple[Int32Array, Int32Array, int]:
-    """Rows (source, low, high, target) that read one character that is not plain and lead to `_FREE`.
+    """Rows (source, low, high, target) that read one character that is not plain and lead to `name_trie.FREE`.
 
-    Those of the first byte, without their source; the others; and how many states these have, from `_FIRST_SPECIAL` on.
+    Those of the first byte, without their source; the others; and how many states these have, from `FIRST_OTHER` on.
     """
     limits = Limits()
     spelled = Simplifier({}, limits).simplify(spelled_characters(_SPECIAL, "canonical", unicode_escapes))
     part = build_positions(spelled, limits)
     source = np.repeat(np.arange(part.n_states), np.diff(part.edge_start))
-    target = np.where(part.final[part.target], _FREE, part.target + _FIRST_SPECIAL)
-    rows = np.stack([source + _FIRST_SPECIAL, part.low, part.high, target], axis=1).astype(np.int32)
+    target = np.where(part.final[part.target], FREE, part.target + FIRST_OTHER)
+    rows = np.stack([source + FIRST_OTHER, part.low, part.high, target], axis=1).astype(np.int32)
     return rows[source == 0], rows[source != 0], part.n_states
 
 

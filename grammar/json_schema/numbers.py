@@ -97,6 +97,10 @@ class NumberConstraint:
         return value not in self.excluded and (self.allowed is None or value in self.allowed)
 
 
+#: Nothing is asked.
+ANY_NUMBER = NumberConstraint()
+
+
 def _tighter(
     one: tuple[Fraction | None, bool], other: tuple[Fraction | None, bool], sign: int
 ) -> tuple[Fraction | None, bool]:
@@ -129,7 +133,7 @@ def number_expression(
 
 @lru_cache(maxsize=_REMEMBERED)
 def _expression(constraint: NumberConstraint, max_digits: int | None, most_states: int) -> Expression | None:
-    if constraint == NumberConstraint():
+    if constraint == ANY_NUMBER:
         return number(max_digits)
     wrong = min((*constraint.multiples, *constraint.non_multiples), default=1)
     if wrong <= 0:

@@ -48,17 +48,14 @@ class _Settled:
     others: int = 0
 
 
-@dataclass(frozen=True)
 class _Member:
-    """A way to write one property: its name, what follows, and which violations it shows."""
+    """A way to write one property: its name, the parts that follow, and which violations it shows."""
 
-    key: Expression
-    rest: Expression
-    shows: frozenset[int]
+    __slots__ = ("key", "rest", "shows", "text")
 
-    @cached_property
-    def text(self) -> Expression:
-        return Sequence((self.key, self.rest))
+    def __init__(self, key: Expression, rest: tuple[Expression, ...], shows: frozenset[int]) -> None:
+        self.key, self.rest, self.shows = key, rest, shows
+        self.text = Sequence((key, *rest))
 
 
 def object_expression(writer: Writer, clause: ObjectClause, depth: int, ways: int) -> Expression | None:
@@ -84,9 +81,8 @@ class _Object:
         known = set(self._names)
         self._declared = sum(name in clause.declared for name in self._names)
         self._in_order = writer.options.property_order == "declared"
-        formula = all_of((*clause.conditions, *(has(name) for name in clause.required)))
-        self._formula = settled(formula, {name: False for name in names_in(formula) if name not in known})
-        #: From which name on the conditions ask about no further one.
+        #: A required name that cannot be had.
+        self._lacks_name = not known.issuperset(clause.required)
         self._members = [self._named_members(name) for name in self._names]
         self._other_members = [m for names in self._shape.other_names() for m in self._other_names(names)]
         self._count_to = max(clause.minimum, 0 if clause.maximum is None else clause.maximum + 1)
@@ -96,6 +92,13 @@ class _Object:
                 "repeat is not tracked",
                 clause.minimum_place,
             )
+
+    @cached_property
+    def _formula(self) -> Formula:
+        """What is asked of the names that an object may have."""
+        clause, known = self._clause, set(self._names)
+        formula = all_of((*clause.conditions, *(has(name) for name in clause.required)))
+        return settled(formula, {name: False for name in names_in(formula) if name not in known})
 
     # ------------------------------------------------------------------------------------------------------- members
     def _named_members(self, name: str) -> list[_Member]:
@@ -116,10 +119,12 @@ class _Object:
     def _with_values(self, key: Expression, literals: Literals, able: list[int]) -> list[_Member]:
         members = []
         value = self._writer.value(literals, self._depth + 1)
-        colon = self._writer.layout.colon
+        colon = self._writer.layout.colon.parts
+        if not able:
+            return [] if value is None else [_Member(key, (*colon, value), frozenset())]
         by_name = frozenset(i for i in able if self._clause.violations[i].value is None)
         if value is not None:
-            members.append(_Member(key, Sequence((colon, value)), by_name))
+            members.append(_Member(key, (*colon, value), by_name))
         # One value may show several violations at once.
         with_value = [i for i in able if self._clause.violations[i].value is not None]
         for shown in subsets(with_value):
@@ -128,7 +133,7 @@ class _Object:
                 literals.union(literal for literal in more if literal is not None), self._depth + 1
             )
             if value is not None:
-                members.append(_Member(key, Sequence((colon, value)), by_name.union(shown)))
+                members.append(_Member(key, (*colon, value), by_name.union(shown)))
         return members
 
     # ------------------------------------------------------------------------------------------------------ any order
@@ -145,11 +150,13 @@ class _Object:
             return None
         bit_of = {name: i for i, name in enumerate(self._names)}
         options = [
-            Member(member.key, member.rest, bit_of[name])
+            Member(member.key, Sequence(member.rest), bit_of[name])
             for name, members in zip(self._names, self._members, strict=True)
             for member in members
         ]
-        options += [Member(self._writer.inlined(member.key), member.rest, None) for member in self._other_members]
+        options += [
+            Member(self._writer.inlined(member.key), Sequence(member.rest), None) for member in self._other_members
+        ]
         conditions = tuple(
             Condition(
                 sum(1 << bit_of[name] for name in required),
@@ -170,9 +177,45 @@ class _Object:
         return Alternation(tuple(found))
 
     # -------------------------------------------------------------------------------------------------------- states
+    def _in_declared_order(self) -> Expression:
+        """The object where no more is asked of its names than that some are there: two states for each name.
+
+        State ``2 + 2 * i`` is where name `i` may begin, the one behind it is behind a value, name `i` being the next.
+        """
+        layout, depth, n = self._writer.layout, self._depth, len(self._names)
+        required = [name in self._clause.required for name in self._names]
+        # From here on nothing more has to come.
+        enough = n - required[::-1].index(True) if True in required else 0
+        edges: list[tuple[int, Expression, int]] = [(0, layout.opening(b"{", depth), 2)]
+        if not enough:
+            edges.append((0, layout.empty(b"{", b"}"), 1))
+        others = [member.text for member in self._other_members]
+        begun = []
+        for i in range(n + 1):
+            at = 2 + 2 * i
+            if i < n:
+                edges += [(at, member.text, at + 3) for member in self._members[i]]
+                if not required[i]:
+                    edges.append((at, EMPTY, at + 2))
+            if i >= self._declared:
+                edges += [(at, text, at + 1) for text in others]
+            if (i and self._members[i - 1]) or (i >= self._declared and others):
+                begun.append(at)
+        comma, closing = layout.comma(depth), layout.closing(b"}", depth)
+        for at in begun:
+            edges.append((at + 1, comma, at))
+            if at >= 2 + 2 * enough:
+                edges.append((at + 1, closing, 1))
+        sources, labels, targets = zip(*edges, strict=True)
+        return Machine(sources, labels, targets, (1,))
+
     def expression(self) -> Expression | None:
+        if self._lacks_name:
+            return None
         layout = self._writer.layout
         clause = self._clause
+        if self._in_order and not clause.conditions and not clause.violations and not self._count_to:
+            return self._in_declared_order()
         unordered = not self._in_order and len(self._names) > _MAX_SETS_OF
         # Where no name is given there is no order, and large counts are better counted than told apart.
         if (unordered or (not self._names and self._count_to > _MAX_COUNTED)) and not clause.violations:

@@ -89,7 +89,7 @@ class Layout:
         self._inside = between
         self._comma = Sequence((between, Bytes(comma.encode()), between))
         #: Between a key and its value.
-        self.colon: Expression = Sequence((between, Bytes(colon.encode()), between))
+        self.colon = Sequence((between, Bytes(colon.encode()), between))
 
     @property
     def depends_on_depth(self) -> bool:

@@ -38,8 +38,15 @@ ANYTHING, NOTHING_VALID = 0, 1
 ANY: Literals = frozenset()
 NONE: Literals = frozenset({(NOTHING_VALID, True)})
 
-#: What a schema means depends on these.
-_MEANT = KEYWORDS | {"$id", "id", "$schema"}
+#: What a schema means depends on these; what the value of each may be that schemas stand in.
+_MEANT = {
+    key: tuple(
+        form
+        for form, keys in (("map", MAP_KEYWORDS), ("list", LIST_KEYWORDS), ("schema", SCHEMA_KEYWORDS))
+        if key in keys
+    )
+    for key in sorted(KEYWORDS | {"$id", "id", "$schema"})
+}
 _FOREIGN = frozenset(FOREIGN_KEYWORDS)
 
 
@@ -133,6 +140,7 @@ class SchemaStore:
         resource = dialect.specification.create_resource(root)
         identifier = resource.id() if _has_identifier(root) else None
         base = identifier or ""
+        self._root, self._base = root, base
         self._registry = self._registry.with_resource(base, resource)
         #: Which schema a dynamic reference leads to depends on the resources passed on the way to it.
         self._is_dynamic = _mentions(root, text, ("$dynamicRef", "$recursiveRef")) or bool(len(self._registry) > 1)
@@ -194,6 +202,9 @@ class SchemaStore:
         if not isinstance(reference, str):
             raise GrammarSyntaxError(f"{keyword} must be a string", place)
         resolver = schema.resolver
+        found = self._within_root(reference, resolver)
+        if found is not None:
+            return self._intern(found, reference, schema.dialect, resolver)
         try:
             if keyword == "$recursiveRef":
                 resolved = lookup_recursive_ref(resolver)
@@ -214,6 +225,24 @@ class SchemaStore:
             dialect = self._dialect_of(urljoin(resolver._base_uri, reference).partition("#")[0], dialect)
         pointer = reference if reference.startswith("#") else f"{reference}"
         return self._intern(resolved.contents, pointer, dialect, resolved.resolver)
+
+    def _within_root(self, reference: str, resolver: Any) -> Any:
+        """What a plain pointer from the root leads to, past no schema with a URI of its own; None: ask `referencing`.
+
+        That takes some 50 us, and large documents have hundreds.
+        """
+        if self._is_dynamic or not reference.startswith("#/") or resolver._base_uri != self._base:
+            return None
+        if "~" in reference or "%" in reference:
+            return None
+        at = self._root
+        for part in reference[2:].split("/"):
+            if at is not self._root and _has_identifier(at):
+                return None
+            if not isinstance(at, Mapping) or part not in at:
+                return None
+            at = at[part]
+        return None if _has_identifier(at) or not isinstance(at, (bool, Mapping)) else at
 
     def _dialect_of(self, uri: str, dialect: Dialect) -> Dialect:
         """The dialect of the document at `uri`."""
@@ -257,18 +286,20 @@ class SchemaStore:
         found = self._contents.get(id(value))
         if found is None:
             parts: list[Any] = []
+            content = self._content
             for key, item in value.items():
-                if key not in _MEANT:
+                form = _MEANT.get(key)
+                if form is None:
                     continue
                 inner: Any
                 if isinstance(item, str):
                     inner = item, ""
-                elif key in MAP_KEYWORDS and isinstance(item, (dict, Mapping)):
-                    inner = tuple((name, self._content(part)) for name, part in item.items())
-                elif key in LIST_KEYWORDS and isinstance(item, list):
-                    inner = tuple(self._content(part) for part in item)
-                elif key in SCHEMA_KEYWORDS:
-                    inner = self._content(item)
+                elif "map" in form and isinstance(item, (dict, Mapping)):
+                    inner = tuple([(name, content(part)) for name, part in item.items()])
+                elif "list" in form and isinstance(item, list):
+                    inner = tuple([content(part) for part in item])
+                elif "schema" in form:
+                    inner = content(item)
                 else:
                     inner = repr(item)
                 parts.append((key, inner))

@@ -13,7 +13,7 @@ from .names import listed
 from .patterns import matches, pattern_content
 from .presence import names_in
 from .schemas import NOTHING_VALID, Literal, Literals
-from .strings import StringConstraint, string_content
+from .strings import ANY_STRING, StringConstraint, string_content
 
 if TYPE_CHECKING:
     from .expand import Expander
@@ -59,6 +59,7 @@ class ObjectShape:
         self._expander = expander
         self.clause = clause
         self._listed: list[str] = []
+        self._literals: dict[str, Literals] = {}
         self.others: list[tuple[Selector, Literal]] = list(clause.others)
         for scope, literal in clause.unevaluated:
             evaluated = clause.evaluated.get(scope)
@@ -89,9 +90,11 @@ class ObjectShape:
 
     def literals(self, name: str) -> Literals:
         """What the value of a name satisfies."""
-        found = set(self.clause.properties.get(name, ()))
-        found.update(literal for selector, literal in self.others if self.selects(selector, name))
-        return frozenset(found)
+        found = self._literals.get(name)
+        if found is None:
+            others = [literal for selector, literal in self.others if self.selects(selector, name)]
+            found = self._literals[name] = frozenset((*self.clause.properties.get(name, ()), *others))
+        return found
 
     def selects(self, selector: Selector, name: str) -> bool:
         """Whether a selector is about `name`."""
@@ -112,9 +115,9 @@ class ObjectShape:
     def is_name(self, name: str, literals: Literals | None = None) -> bool:
         """Whether `propertyNames` (or `literals`) allows a name."""
         if literals is None:
+            if not self.clause.names:
+                return True
             literals = frozenset(self.clause.names)
-        if not literals:
-            return True
         one = StringConstraint(allowed=frozenset((name,)))
         return any(self._expander.strings(c.intersect(one)) is not None for c in self._name_constraints(literals))
 
@@ -152,7 +155,7 @@ class ObjectShape:
                 limit="max_schema_states",
             )
         excluded = frozenset(self.names)
-        bases = [StringConstraint()]
+        bases = [ANY_STRING]
         if clause.names:
             bases = self._name_constraints(frozenset(clause.names))
         found = []

@@ -80,6 +80,10 @@ class StringConstraint:
         return (self.patterns | self.not_patterns).union(*inner)
 
 
+#: Nothing is asked.
+ANY_STRING = StringConstraint()
+
+
 def string_expression(
     constraint: StringConstraint,
     *,

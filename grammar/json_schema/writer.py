@@ -11,11 +11,11 @@ from .emptiness import Emptiness
 from .escapes import spelled_text
 from .expand import Expander
 from .names import other_names
-from .numbers import NumberConstraint, number_expression
+from .numbers import ANY_NUMBER, NumberConstraint, number_expression
 from .objects import object_expression
 from .options import Layout, TextOptions
 from .schemas import NOTHING_VALID, Literals, SchemaStore
-from .strings import StringConstraint
+from .strings import ANY_STRING, StringConstraint
 from .values import KINDS
 
 #: Levels of a text with line breaks and indentation; arrays and objects deeper than that are not written.
@@ -82,8 +82,8 @@ class Writer:
 
     # ------------------------------------------------------------------------------------------------------- scalars
     def _numbers(self, constraints: list[NumberConstraint]) -> list[Expression]:
-        if NumberConstraint() in constraints:
-            constraints = [NumberConstraint()]
+        if ANY_NUMBER in constraints:
+            constraints = [ANY_NUMBER]
         found: list[Expression] = []
         for constraint in _merged(constraints):
             key = ("number", constraint)
@@ -96,8 +96,8 @@ class Writer:
         return found
 
     def _strings(self, constraints: list[StringConstraint]) -> list[Expression]:
-        if StringConstraint() in constraints:
-            constraints = [StringConstraint()]
+        if ANY_STRING in constraints:
+            constraints = [ANY_STRING]
         found: list[Expression] = []
         for constraint in _merged(constraints):
             key = ("string", constraint)
@@ -196,7 +196,7 @@ class Writer:
 
     def other_key(self, constraint: StringConstraint) -> Expression | None:
         """The texts of the names that satisfy a constraint; None where there are none."""
-        if constraint == StringConstraint():
+        if constraint == ANY_STRING:
             return self._strings([constraint])[0]
         key = ("name", constraint)
         if key not in self._names:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepmask.grammar.build import build_positions, closed_positions
+from stepmask.grammar.determinize import determinize
 from stepmask.grammar.expression import (
     ANY_CHARACTER,
     Alternation,
@@ -79,3 +80,33 @@ def test_nothing_leads_to_the_start(language: Expression) -> None:
     for length in range(1, 6):
         for text in map(bytes, itertools.product(b"ab", repeat=length)):
             assert matches(others, text) == matches(positions, text)
+
+
+@pytest.mark.parametrize("after", [0, 3, 9])
+def test_state_sets_may_be_many_more_than_positions(after: int) -> None:
+    """An `a` that far from the end: a state for each of the last letters that were read, exactly."""
+    letter = Characters(((97, 98),))
+    parts = (Repeat(letter, 0, None), Bytes(b"a"), *(letter for _ in range(after)))
+    positions = build_positions(Sequence(parts), Limits())
+    states = 2 ** (after + 1)
+    assert determinize(positions, 256, states - 1, 1_000_000) is None
+    dfa = determinize(positions, 256, states + 2, 1_000_000)  # the sets of the first positions are others
+    assert dfa is not None and dfa.n_states == states and positions.n_states < after + 5
+    for text in itertools.product(b"ab", repeat=after + 2):
+        state = 0
+        for byte in text:
+            state = int(dfa.delta[state, dfa.class_of[byte]])
+        assert bool(dfa.final[state]) == (text[-after - 1] == ord("a"))
+
+
+def test_edges_are_in_the_order_of_classes_whatever_the_order_of_options() -> None:
+    words = [bytes((first, second)) for first in b"zmaqcx" for second in b"yab"]
+    tables = []
+    for order in (words, words[::-1], sorted(words)):
+        dfa = determinize(build_positions(Alternation(tuple(map(Bytes, order))), Limits()), 256, 100, 10_000)
+        assert dfa is not None
+        for begin, end in itertools.pairwise(dfa.edge_start.tolist()):
+            classes = dfa.edge_class[begin:end].tolist()
+            assert classes == sorted(set(classes))
+        tables.append((dfa.delta.tolist(), dfa.final.tolist()))
+    assert tables[0] == tables[1] == tables[2]

@@ -128,6 +128,11 @@ def test_dfas_of_nets_are_those_of_positions(found: Rules) -> None:
         one, other_one = made.dfa(i), expected
         assert one.columns(0, symbols.alphabet).tolist() == other_one.columns(0, symbols.alphabet).tolist()
         assert one.final.tolist() == other_one.final.tolist()
+        for dfa in (one, other_one):
+            # A state has an edge for each class that leads on, in their order, and no more is kept.
+            expected_edges = [(s, c) for s, row in enumerate(dfa.delta.tolist()) for c, t in enumerate(row) if t >= 0]
+            source = np.repeat(np.arange(dfa.n_states), np.diff(dfa.edge_start))
+            assert list(zip(source.tolist(), dfa.edge_class.tolist(), strict=True)) == expected_edges
 
 
 class Spy:

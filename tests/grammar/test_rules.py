@@ -27,7 +27,8 @@ from stepmask.grammar.expression import (
     StartAnchor,
 )
 from stepmask.grammar.limits import Limits
-from stepmask.grammar.rules import needed_rules, reduced_rules, references
+from stepmask.grammar.rule_graph import needed_rules, references
+from stepmask.grammar.rules import reduced_rules
 
 BOTH = pytest.mark.parametrize("limits", BOTH_LIMITS, ids=["frames", "solved"])
 

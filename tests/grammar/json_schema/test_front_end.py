@@ -242,6 +242,19 @@ def test_documents_of_a_registry() -> None:
     assert read("1") and not read('"x"')
 
 
+def test_pointers_past_schemas_with_a_uri_of_their_own() -> None:
+    inner = {"$id": "http://a.test/inner", "$defs": {"b": {"properties": {"x": {"$ref": "#/$defs/c"}}},
+                                                     "c": {"type": "integer"}}}  # fmt: skip
+    schema = {
+        "$id": "http://a.test/root",
+        "$defs": {"a": inner, "c": {"type": "string"}, "d": {"properties": {"x": {"$ref": "#/$defs/c"}}}},
+        "properties": {"p": {"$ref": "#/$defs/a/$defs/b"}, "q": {"$ref": "#/$defs/d"}},
+    }
+    read = reads(schema)
+    assert read('{"p": {"x": 1}, "q": {"x": "s"}}')
+    assert not read('{"p": {"x": "s"}}') and not read('{"q": {"x": 1}}')
+
+
 def test_an_id_that_is_no_uri_is_none() -> None:
     schema = {"$schema": "http://json-schema.org/draft-04/schema#", "items": {"id": {"type": "string"}}}
     assert reads(schema)("[1]") and reads({**schema, "id": {}})("[1]")

@@ -9,6 +9,7 @@ import pytest
 from json_schema_oracles import Language, Validator, canonical, language, orders, random_text
 
 import stepmask
+from stepmask.grammar.json_schema.emptiness import Emptiness
 from stepmask.grammar.json_schema.name_classes import name_classes
 from stepmask.grammar.json_schema.patterns import matches
 from stepmask.grammar.limits import Limits
@@ -84,6 +85,14 @@ OVERLAPPING: dict[str, Any] = {
             for i in range(10)
         ],
     },
+    "tags of which some are shared": {
+        "oneOf": [
+            {"properties": {"kind": {"enum": kinds}, "a": {"type": kind}}, "required": ["kind"]}
+            for kinds in (["k1"], ["k3"], ["k9", "k1"], ["k3"])
+            for kind in ("integer", "string")
+        ]
+        + [{"properties": {"kind": {"type": "null"}}, "required": ["x"]}, {"required": ["p1"]}]
+    },
     "patterns in some": {
         "oneOf": [
             {"type": "object", "patternProperties": {f"^[a-{letter}]": {"type": kind}}, "required": [letter]}
@@ -114,6 +123,67 @@ def test_alternatives_that_overlap(name: str) -> None:
     assert seen == {True, False}
     for _ in range(20):
         assert validator.is_valid_whichever(random_text(found, rng, rng.randint(0, 40)))
+
+
+class Counted:
+    """Counts the calls of a method."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
+        self.calls = 0
+        method = getattr(owner, name)
+
+        def counted(*arguments: Any) -> Any:
+            self.calls += 1
+            return method(*arguments)
+
+        monkeypatch.setattr(owner, name, counted)
+
+
+def test_what_is_required_by_many_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"p{i}" for i in range(8)]
+    levels = 5
+    definitions: dict[str, Any] = {f"level{levels}": {"type": "string", "maxLength": 3}}
+    for i in range(levels):
+        definitions[f"level{i}"] = {
+            "type": "object",
+            "properties": {name: {"$ref": f"#/$defs/level{i + 1}"} for name in names},
+            "required": names,
+        }
+    counted = Counted(monkeypatch, Emptiness, "is_contradictory")
+    stepmask.json_schema({"$ref": "#/$defs/level0", "$defs": definitions})
+    assert 0 < counted.calls < 5 * levels  # eight times as many at each level where answers are not remembered
+
+
+def test_what_needs_itself_is_empty_whatever_was_asked_before() -> None:
+    """An answer that hangs on another question is not remembered as if it did not."""
+    definitions: dict[str, Any] = {
+        "a": {"type": "object", "properties": {"b": {"$ref": "#/$defs/b"}}, "required": ["b"]},
+        "b": {"anyOf": [{"$ref": "#/$defs/c"}, {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}},
+                                                "required": ["a"]}]},
+        "c": {"type": "integer", "minimum": 3, "maximum": 2},
+    }  # fmt: skip
+    for order in ("abc", "cba", "bac"):
+        schema = {"properties": {name: {"$ref": f"#/$defs/{name}"} for name in order}, "$defs": definitions}
+        found = language(schema)
+        assert found.has("{}") and not any(found.has(f'{{"{name}": {{}}}}') for name in order)
+        assert not found.has('{"c": 2}') and not found.has('{"b": 3}')
+
+
+@pytest.mark.parametrize("count", [20, 120])
+def test_branches_with_a_tag_meet_only_those_that_share_it(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    branches = [
+        {"properties": {"tag": {"enum": [f"t{i}", f"t{i + 1}"]}, "a": {"minimum": i}}, "required": ["tag"]}
+        for i in range(0, 2 * count, 2)
+    ]
+    branches[-1]["properties"]["tag"] = {"const": "t1"}  # type: ignore[index]
+    schema = {"oneOf": branches}
+    counted = Counted(monkeypatch, Emptiness, "is_empty_kind")
+    found = language(schema)
+    assert counted.calls < 40 * count  # and not the square of it, for each kind of value
+    assert found.has('{"tag": "t0", "a": 0}') and not found.has('{"tag": "t0", "a": -1}')
+    assert found.has(f'{{"tag": "t1", "a": {2 * count - 3}}}') and not found.has(f'{{"tag": "t1", "a": {2 * count}}}')
+    # What none of the branches asks anything of satisfies all of them.
+    assert not any(found.has(text) for text in ("1", '"t0"', "[]", "null", "{}"))
 
 
 def test_what_would_take_too_long_is_refused() -> None:
