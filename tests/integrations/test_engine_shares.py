@@ -73,8 +73,9 @@ def test_hard_grammars_of_one_tenant_defer_no_other(grammars: list[Any], admissi
         assert answers(own) == answers(expected)
         # Alone with this part of the budget, of which `plan` has what it had, and `settle` nothing to do.
         small, _ = served(work, budget * part, slots=16, admission=Admission())
-        # Which rows the batch serves first depends on the fuel of a step a little.
-        bound = 1.1 * deferred(small, "victim") + 2 * len(work)
+        # Which rows the batch serves first depends on the fuel of a step a little; and of a very small budget the least
+        # that each phase does is much, so that half of it does more than half of the work.
+        bound = max(1.1 * deferred(small, "victim"), deferred(alone, "victim") / part) + 2 * len(work)
         assert deferred(alone, "victim") < deferred(engine, "victim") <= bound
         assert deferred(engine, "adversary") > 4 * deferred(engine, "victim")
         unfair, _ = served(mixed, budget, slots=16)
