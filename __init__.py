@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .grammar.json_value import json_object, json_value
     from .grammar.lark import lark
     from .grammar.limits import Limits
+    from .grammar.model_tags import model_structural_tag
     from .grammar.reasoning import reasoning
     from .grammar.regex import regex
     from .grammar.structural_tag import structural_tag
@@ -71,6 +72,7 @@ _HOMES = {
     "json_schema": ".grammar.json_schema",
     "json_value": ".grammar.json_value",
     "lark": ".grammar.lark",
+    "model_structural_tag": ".grammar.model_tags",
     "prepare_library": ".masks.library",
     "reasoning": ".grammar.reasoning",
     "regex": ".grammar.regex",
@@ -110,6 +112,7 @@ __all__ = [
     "json_schema",
     "json_value",
     "lark",
+    "model_structural_tag",
     "prepare_library",
     "reasoning",
     "regex",

@@ -40,7 +40,7 @@ def add_command(commands: Any) -> None:
         "grammar",
         metavar="GRAMMAR",
         help="the grammar's text, or @FILE (not for regex and choice, where @ is itself: use --file). For choice a "
-        "JSON array, or one a line; for json_value and json_object a JSON object of options, {} for none",
+        "JSON array, or one a line; for json_value, json_object and model_structural_tag a JSON object of arguments",
     )
     check.add_argument(
         "text",
@@ -52,7 +52,12 @@ def add_command(commands: Any) -> None:
     check.add_argument("--file", action="store_true", help="GRAMMAR is the name of a file that holds it")
     check.add_argument("--start", metavar="RULE", help="start rule of a gbnf, ebnf or lark grammar (root, root, start)")
     check.add_argument("--lexer", choices=("dynamic", "longest"), help="how lark cuts text into tokens (dynamic)")
-    check.add_argument("--tokenizer", metavar="FILE", help="say also which tokens of this tokenizer could stand there")
+    check.add_argument(
+        "--tokenizer",
+        metavar="FILE",
+        help="say also which tokens of this tokenizer could stand there; its special tokens are tokens in what "
+        "structural tags begin and end with",
+    )
     check.set_defaults(run=_check)
 
 
@@ -91,10 +96,23 @@ def _json(kind: str, text: str) -> Grammar:
         raise GrammarSyntaxError(f"the options of {kind}: {error}") from None
 
 
-def _structural_tag(text: str) -> Grammar:
+def _structural_tag(text: str, **options: Any) -> Grammar:
     from .grammar.structural_tag import structural_tag
 
-    return structural_tag(text)
+    return structural_tag(text, **options)
+
+
+def _model_structural_tag(text: str, **options: Any) -> Grammar:
+    from .grammar.errors import GrammarSyntaxError
+    from .grammar.model_tags import model_structural_tag
+
+    try:
+        arguments = json.loads(text)
+        if not isinstance(arguments, dict):
+            raise ValueError(f"arguments are a JSON object, not {text}")
+        return model_structural_tag(**arguments, **options)
+    except (TypeError, ValueError) as error:
+        raise GrammarSyntaxError(f"the arguments of model_structural_tag: {error}") from None
 
 
 def _rules(kind: str, text: str, **options: str) -> Grammar:
@@ -112,11 +130,16 @@ _KINDS: dict[str, Callable[..., Grammar]] = {
     "json_schema": partial(_rules, "json_schema"),
     "json_value": partial(_json, "json_value"),
     "lark": partial(_rules, "lark"),
+    "model_structural_tag": _model_structural_tag,
     "regex": _regex,
     "structural_tag": _structural_tag,
 }
+#: White space of JSON.
+_BLANKS = b"\t\n\r "
 #: Which kinds take which options.
 _TAKES = {"start": ("ebnf", "gbnf", "lark"), "lexer": ("lark",)}
+#: Kinds whose texts may hold special tokens of a tokenizer.
+_MARKED = ("model_structural_tag", "structural_tag")
 #: Kinds whose own texts may begin with @.
 _PLAIN = ("choice", "regex")
 
@@ -195,7 +218,7 @@ def _check(options: argparse.Namespace) -> int:
     from .masks.errors import StackLimitError
     from .masks.vocabulary import Vocabulary, VocabularyError
 
-    extra = {name: getattr(options, name) for name in _TAKES if getattr(options, name)}
+    extra: dict[str, Any] = {name: getattr(options, name) for name in _TAKES if getattr(options, name)}
     for name in extra:
         if options.kind not in _TAKES[name]:
             print(f"stepmask: --{name} is for {', '.join(_TAKES[name])}, not for {options.kind}", file=sys.stderr)
@@ -212,6 +235,8 @@ def _check(options: argparse.Namespace) -> int:
     if in_file and options.kind in _PLAIN:
         grammar_text = grammar_text.removesuffix("\n")
     try:
+        if tokenizer is not None and options.kind in _MARKED:
+            extra["special_tokens"] = list(tokenizer.special_names)
         grammar = _KINDS[options.kind](grammar_text, **extra)
         letters = alphabet(grammar)
         matcher = compile_grammar(grammar, letters.vocabulary).matcher()
@@ -256,16 +281,30 @@ def _reasons(grammar: Grammar, verdict: Verdict, allowed: tuple[list[int], list[
     from .grammar.explain import expected_at
 
     if grammar.kind == "choice":
-        return []
+        return _options_left(grammar, verdict)
     found = expected_at(grammar, verdict.read, [*allowed[0], *allowed[1]])
     if found is None:
         return ["which rules were open there takes too long to find out"]
     by_rules: dict[str, list[str]] = {}
     for one in found:
         within = "in the pattern" if grammar.kind == "regex" else _chain(one.rules, verdict.offsets)
-        by_rules.setdefault(within, []).append(f"{one.what} at {one.place}" if one.place else one.what)
+        # What is written in several lines is shown in one.
+        what = one.what if one.what.isprintable() else repr(one.what)
+        by_rules.setdefault(within, []).append(f"{what} at {one.place}" if one.place else what)
     lines = [f"{within}: {_listed(what)}" for within, what in by_rules.items()]
     return lines[:_MOST_LINES] + ([f"and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else [])
+
+
+def _options_left(grammar: Grammar, verdict: Verdict) -> list[str]:
+    """The strings of a choice that begin with what was read, one line of them."""
+    from .grammar.expression import Alternation, Bytes
+
+    read = bytes(symbol for symbol in verdict.read if isinstance(symbol, int))
+    start = grammar.rules[grammar.start]
+    options = start.options if isinstance(start, Alternation) else (start,)
+    texts = [option.text for option in options if isinstance(option, Bytes) and option.text.startswith(read)]
+    left = [repr(text.decode("utf-8", "replace")) for text in texts]
+    return [f"choices that begin so: {_listed(left)}"]
 
 
 def _chain(rules: Sequence[tuple[str, int]], offsets: Sequence[int]) -> str:
@@ -337,14 +376,18 @@ def describe(allowed: Sequence[int]) -> list[str]:
     """A sorted set of bytes in words: runs as ranges, nearly everything by what is missing."""
     ascii_bytes = [byte for byte in allowed if byte < 0x80]
     lead = [byte for byte in allowed if byte >= 0x80]
-    missing = sorted(set(range(0x80)) - set(ascii_bytes))
     parts: list[str] = []
-    if not missing:
-        parts.append("any ASCII character")
-    elif len(missing) <= 8:
-        parts.append("any ASCII character but " + " ".join(map(_show, missing)))
-    else:
-        parts += [_range(*run) for run in _runs(ascii_bytes)]
+    if set(_BLANKS) <= set(ascii_bytes) and len(ascii_bytes) < 64:
+        parts.append("white space")
+        ascii_bytes = [byte for byte in ascii_bytes if byte not in _BLANKS]
+    for first, what in ((0, "any ASCII character"), (0x20, "any ASCII character but controls")):
+        missing = sorted(set(range(first, 0x80)) - set(ascii_bytes))
+        if len(missing) <= _MOST_ITEMS:
+            also = " and" if first else " but"
+            parts.append(what + (f"{also} {' '.join(map(_show, missing))}" if missing else ""))
+            ascii_bytes = [byte for byte in ascii_bytes if byte < first]
+            break
+    parts += [_range(*run) for run in _runs(ascii_bytes)]
     if lead == list(range(0xC2, 0xF5)):
         parts.append("any non-ASCII character")
     else:

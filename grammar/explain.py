@@ -37,6 +37,8 @@ from .utf8 import fragment
 #: Items that one recognition comes upon, about 2 us each. Ambiguity lets them grow as the text's length cubed.
 MAX_ITEMS = 1_000_000
 
+#: The white space of JSON, in which tabs, line ends and spaces are one thing.
+_WHITE_SPACE = ((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20))
 _ALL_BITS = (1 << MAX_MEMBER_BITS) - 1
 #: Edges of an automaton by state: (lowest byte, highest, target).
 _Edges = Mapping[int, list[tuple[int, int, int]]]
@@ -312,6 +314,8 @@ def _written(node: Expression) -> str:
     if isinstance(node, Token):
         return f"the token {token_text(node.name)}"
     if not isinstance(node, Characters):
-        return "text"
+        return "what it allows"
+    if node.ranges == _WHITE_SPACE:
+        return "white space"
     pieces = [chr(low) if low == high else f"{chr(low)}-{chr(high)}" for low, high in node.ranges[:4]]
     return f"[{repr(''.join(pieces))[1:-1]}{'...' if len(node.ranges) > len(pieces) else ''}]"

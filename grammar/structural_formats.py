@@ -1,33 +1,24 @@
 """The formats that structural tags consist of, read from their JSON shapes.
 
-They are those of xgrammar's `structural_tag` module, and mean the same but for this:
-
-* Each format needs its type. Fields that are not known are refused, and so are triggers that begin no tag.
-* Free text is valid UTF-8, and a trigger counts also within what might become a longer one.
-* A tag may begin with several triggers; the shortest is always the first to be there.
-* ``any_tokens`` and the free text of ``token_dispatch`` and ``token_triggered_tags`` are text: they hold no special
-  token at all. Their ``exclude_tokens`` are therefore names or ids of special tokens.
-* ``exclude_token``, ``max_tokens`` above 0 and ``excludes`` of a JSON Schema are refused.
-* The styles of ``json_schema`` that are read are ``json`` and those of `xml_parameters`.
-* In ``json_schema``, ``any_order`` still asks for every required key, and for each key once; where
-  ``max_whitespace_cnt`` is null or not there, the default bound of the JSON front end holds.
+They are those of xgrammar's `structural_tag` module, and mean the same but for what docs/structural-tags.md says of
+triggers, tokens and JSON Schemas. What is not enforced is refused by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .compose import embed
 from .ebnf import ebnf
 from .errors import GrammarError, GrammarSyntaxError, GrammarTooLarge, GrammarUnsupported
 from .expression import EMPTY, Alternation, Expression, Grammar, Reference, Repeat, Sequence, Source, Token
-from .json_fields import Fields, described, literal, parse_json
-from .json_value import DEFAULT_MAX_WHITESPACE, json_object, json_value
+from .json_fields import Fields, parse_json
 from .limits import Limits
+from .markers import Markers
 from .regex import regex
+from .structural_schemas import SchemaReader
 from .triggers import dispatch, text_without
-from .xml_parameters import STYLES, xml_parameters
 
 #: Kind -> its fields; `type` is one of all.
 KINDS: dict[str, frozenset[str]] = {
@@ -64,12 +55,14 @@ class FormatReader:
     `options` names under ``special_tokens`` the tokens that are excluded as being special.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, special_tokens: Iterable[str] = ()) -> None:
         self.rules: dict[str, Expression] = {}
         self.options: dict[str, Any] = {}
         #: Whether what is embedded is made to stay as it is.
         self.frames = False
         self._limits = limits
+        self._markers = Markers(special_tokens)
+        self._schemas = SchemaReader(self._embedded, self.rules, self._markers)
         self._depth = 0
         self._known: dict[Any, tuple[Reference, Any]] = {}  # the second part keeps what an id stands for alive
 
@@ -103,15 +96,18 @@ class FormatReader:
     # Text
 
     def _const_string(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
-        return literal(fields.string("value"), fields.place_of("value"))
+        return self._markers.literal(fields.string("value"), fields.place_of("value"))
 
     def _any_text(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
         self._refuse_budget(fields)
         if fields.get("max_tokens", None) == 0:
             return EMPTY
         most = fields.number("max_chars", None)
-        excluded = [*fields.strings("excludes"), *(end for end in ends if end)]
-        return text_without(excluded, most)
+        return text_without(self._excluded(fields, ends), most)
+
+    def _excluded(self, fields: Fields, ends: tuple[str, ...] = ()) -> list[str]:
+        """What free text may not hold, being within a tag with such ends; it holds none that are special tokens."""
+        return [*fields.strings("excludes"), *(end for end in ends if end and not self._markers.stand_in(end))]
 
     def _refuse_budget(self, fields: Fields) -> None:
         if fields.number("max_tokens", None):
@@ -136,53 +132,10 @@ class FormatReader:
         return self._embedded((syntax, text), place, lambda: lark(text, limits=self._limits))
 
     def _json_schema(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
-        style = fields.get("style", "json")
-        if style != "json" and style not in STYLES:
-            raise GrammarUnsupported(f"the style {style!r} of json_schema is not supported", fields.place_of("style"))
-        if fields.strings("excludes"):
-            raise GrammarUnsupported("excludes of json_schema is not supported", fields.place_of("excludes"))
-        options: dict[str, Any] = {}
-        if fields.flag("any_order", False):
-            options["property_order"] = "any"
-        most = fields.number("max_whitespace_cnt", None)
-        if most is not None:
-            options["max_whitespace"] = most
-        if style == "json":
-            return self._schema(fields.get("json_schema"), fields.place_of("json_schema"), options)
-        if options.pop("property_order", None):
-            message = f"any_order with the style {style!r} is not supported"
-            raise GrammarUnsupported(message, fields.place_of("any_order"))
-        return self._xml_parameters(fields, style, options)
+        return self._schemas.read(fields)
 
     def _qwen_xml_parameter(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
-        return self._xml_parameters(fields, "qwen_xml", {})
-
-    def _xml_parameters(self, fields: Fields, style: str, options: dict[str, Any]) -> Expression:
-        def read_schema(schema: Any, place: str) -> Expression:
-            return self._schema(schema, place, options)
-
-        most = options.get("max_whitespace", DEFAULT_MAX_WHITESPACE)
-        return xml_parameters(fields.get("json_schema"), fields.place_of("json_schema"), style, read_schema, most)
-
-    def _schema(self, schema: Any, place: str, options: dict[str, Any]) -> Expression:
-        """JSON that follows `schema`; the front end for schemas is not needed where there is nothing to follow."""
-        if isinstance(schema, (bool, Mapping)):
-            plain = dict(schema) if isinstance(schema, Mapping) else {} if schema else None
-            if plain in ({}, {"type": "object"}):
-                spaces = {name: bound for name, bound in options.items() if name == "max_whitespace"}
-                make = json_object if plain else json_value
-                return self._embedded(("json", make, *spaces.items()), place, lambda: make(**spaces))
-        elif not isinstance(schema, type):  # a pydantic model is left to the front end
-            raise GrammarSyntaxError("a JSON Schema is an object or a boolean", place)
-        from .json_schema import json_schema  # and what it needs to resolve references
-
-        identity = id(schema) if isinstance(schema, type) else described(schema, place)
-        return self._embedded(
-            ("schema", identity, *options.items()),
-            place,
-            lambda: json_schema(schema, **options),
-            schema,
-        )
+        return self._schemas.read(fields, "qwen_xml")
 
     def _embedded(self, key: Any, place: str, make: Callable[[], Grammar], kept: Any = None) -> Reference:
         """A reference to the start rule of a grammar, which is made once for each `key`."""
@@ -193,7 +146,7 @@ class FormatReader:
             except GrammarError as error:
                 raise _placed(error, place) from None
             self.frames |= grammar.frames
-            self.rules |= rules
+            self.rules.update(rules)
             self._known[key] = Reference(start, source=Source(start, place)), kept
         return self._known[key][0]
 
@@ -236,7 +189,7 @@ class FormatReader:
         if isinstance(begin, Mapping):
             opening = token_of(begin, fields.place_of("begin"))
         else:
-            opening = literal(fields.string("begin"), fields.place_of("begin"))
+            opening = self._markers.literal(fields.string("begin"), fields.place_of("begin"))
         return Sequence((opening, *self._rest(fields)))
 
     def _rest(self, fields: Fields) -> tuple[Expression, Expression]:
@@ -248,10 +201,10 @@ class FormatReader:
             closing = token_of(end, place)
         elif isinstance(end, str):
             strings = (end,)
-            closing = literal(end, place)
+            closing = self._markers.literal(end, place)
         else:
             strings = tuple(fields.strings("end", required=True, empty=True))
-            closing = Alternation(tuple(literal(text, place) for text in strings))
+            closing = Alternation(tuple(self._markers.literal(text, place) for text in strings))
         if "schema" in fields.value:
             return self._schema_text(fields), closing
         return self.read(fields.get("content"), fields.place_of("content"), strings), closing
@@ -259,7 +212,7 @@ class FormatReader:
     def _schema_text(self, fields: Fields) -> Expression:
         """The schema of a tag in the older shape, which may be JSON text."""
         schema, place = fields.get("schema"), fields.place_of("schema")
-        return self._schema(parse_json(schema, place) if isinstance(schema, str) else schema, place, {})
+        return self._schemas.json(parse_json(schema, place) if isinstance(schema, str) else schema, place, {})
 
     def _tags(self, fields: Fields, key: str = "tags") -> list[Fields]:
         found = []
@@ -275,7 +228,7 @@ class FormatReader:
 
     def _tags_with_separator(self, fields: Fields, ends: tuple[str, ...]) -> Expression:
         tag = Alternation(tuple(self._tag(tag, ends) for tag in self._tags(fields)))
-        separator = literal(fields.string("separator"), fields.place_of("separator"))
+        separator = self._markers.literal(fields.string("separator"), fields.place_of("separator"))
         tags: Expression = tag
         if not fields.flag("stop_after_first", False):
             tags = Sequence((tag, Repeat(Sequence((separator, tag)), 0, None)))
@@ -289,28 +242,35 @@ class FormatReader:
         for tag, begin in zip(tags, begins, strict=True):
             if not any(begin.startswith(trigger) for trigger in triggers):
                 raise GrammarSyntaxError(f"the tag {begin!r} begins with none of the triggers", tag.place)
-        continuations: dict[str, Expression] = {}
+        options: dict[str, list[Expression]] = {}
         for number, trigger in enumerate(triggers):
-            place = f"{fields.place}/triggers/{number}"
-            options = tuple(
-                Sequence((literal(begin[len(trigger) :], tag.place), *rest))
-                for tag, begin, rest in zip(tags, begins, rests, strict=True)
-                if begin.startswith(trigger)
-            )
-            if not options:
+            found = [number for number, begin in enumerate(begins) if begin.startswith(trigger)]
+            if not found:
+                place = f"{fields.place}/triggers/{number}"
                 raise GrammarSyntaxError(f"no tag begins with the trigger {trigger!r}", place)
-            if not any(trigger.startswith(other) for other in triggers if other != trigger):
-                continuations[trigger] = Alternation(options)
-        excluded = [*fields.strings("excludes"), *(end for end in ends if end)]
+            for index in found:
+                begin, tag = begins[index], tags[index]
+                whole = self._markers.whole(begin, trigger)
+                rest = Sequence((self._markers.literal(begin[len(whole) :], tag.place), *rests[index]))
+                options.setdefault(whole, []).append(rest)
+        continuations = {
+            whole: Alternation(tuple(rests))
+            for whole, rests in options.items()
+            if not any(
+                other != whole and whole.startswith(other) and self._markers.whole(whole, other) == other
+                for other in options
+            )
+        }
+        excluded = self._excluded(fields, ends)
         tag_first = Alternation(
             tuple(
-                Sequence((literal(begin, tag.place_of("begin")), *rest))
+                Sequence((self._markers.literal(begin, tag.place_of("begin")), *rest))
                 for tag, begin, rest in zip(tags, begins, rests, strict=True)
             )
         )
 
         def dispatched(repeated: bool) -> Expression:
-            return dispatch(continuations, excluded, repeated=repeated, place=fields.place_of("triggers"))
+            return self._dispatched(continuations, excluded, repeated, fields.place_of("triggers"))
 
         return _triggered(fields, tag_first, dispatched)
 
@@ -319,12 +279,26 @@ class FormatReader:
         for trigger, content, place in self._dispatch_rules(fields, ends):
             if not isinstance(trigger, str) or not trigger:
                 raise GrammarSyntaxError("a pattern to dispatch on is a string that is not empty", f"{place}/0")
-            literal(trigger, f"{place}/0")
+            self._markers.literal(trigger, f"{place}/0")
             known = continuations.get(trigger)
             continuations[trigger] = content if known is None else Alternation((known, content))
-        excluded = fields.strings("excludes")
-        place = fields.place_of("rules")
-        return dispatch(continuations, excluded, repeated=fields.flag("loop", True), place=place)
+        return self._dispatched(
+            continuations, self._excluded(fields), fields.flag("loop", True), fields.place_of("rules")
+        )
+
+    def _dispatched(
+        self, continuations: Mapping[str, Expression], excluded: list[str], repeated: bool, place: str
+    ) -> Expression:
+        """`dispatch` on triggers that may hold special tokens."""
+        marked = []
+        for trigger in continuations:
+            pieces = self._markers.pieces(trigger)
+            if self._markers.stand_in(trigger):
+                text = "" if pieces[0][1] else pieces[0][0]
+                rest = self._markers.literal(trigger[len(text) :], place)
+                marked.append((text, Sequence((rest, continuations[trigger]))))
+        plain = {text: then for text, then in continuations.items() if not self._markers.stand_in(text)}
+        return dispatch(plain, excluded, marked, repeated=repeated, place=place)
 
     def _dispatch_rules(self, fields: Fields, ends: tuple[str, ...]) -> list[tuple[Any, Expression, str]]:
         found = []

@@ -19,6 +19,7 @@ def structural_tag(
     at_least_one: bool = False,
     stop_after_first: bool = False,
     excludes: Iterable[str] = (),
+    special_tokens: Iterable[str] = (),
     limits: Limits | None = None,
 ) -> Grammar:
     r"""A grammar of free text with tags, or of any other shape of structural tag.
@@ -38,12 +39,15 @@ def structural_tag(
 
     From a dict or JSON text in the shapes of xgrammar and vLLM: ``{"type": "structural_tag", "format": {...}}``, a
     format alone, or the older ``{"structures": [{"begin", "schema", "end"}], "triggers": [...]}``. The formats are
-    those of xgrammar's `structural_tag` module; the docstring of `structural_formats` says where their meaning differs.
+    those of xgrammar's `structural_tag` module; docs/structural-tags.md says where their meaning differs.
+
+    `special_tokens` are names of special tokens (``vocabulary.special_names``): wherever one stands in what tags begin
+    and end with, in triggers, separators and constants, it is that token and not its text, which no such token is.
 
     Raises `GrammarUnsupported` for formats and fields that are not known or not enforced, `GrammarSyntaxError` for
     what is not of these shapes, and what the contents' own front ends raise; each names the JSON pointer.
     """
-    reader = FormatReader(checked_limits(limits))
+    reader = FormatReader(checked_limits(limits), special_tokens)
     if isinstance(tags, (str, Mapping)):
         if triggers is not None or at_least_one or stop_after_first or tuple(excludes):
             raise TypeError("a whole structural tag has its own triggers and options: give them within it")

@@ -52,6 +52,7 @@ def text_up_to(string: str) -> Expression:
 def dispatch(
     continuations: Mapping[str, Expression],
     excluded: Iterable[str] = (),
+    marked: Iterable[tuple[str, Expression]] = (),
     *,
     repeated: bool = True,
     place: str | None = None,
@@ -59,8 +60,10 @@ def dispatch(
     """Free text where each trigger, a key of `continuations`, must be followed by its continuation.
 
     The trigger whose occurrence is complete first counts; where one that ends another is complete with it, either
-    does. None of `excluded` may be in the free text. After a continuation free text begins anew if `repeated`,
-    otherwise the whole ends there. Raises `GrammarUnsatisfiable` for a trigger that can never be written.
+    does. None of `excluded` may be in the free text. Each of `marked` is a text and what may follow free text that ends
+    with it: something that begins with a special token, which is in no free text at all. After a continuation free text
+    begins anew if `repeated`, otherwise the whole ends there. Raises `GrammarUnsatisfiable` for a trigger that can
+    never be written.
     """
     strings = _Strings(continuations, excluded)
     direct: list[Expression] = []
@@ -74,6 +77,12 @@ def dispatch(
             direct.append(Sequence((Bytes(trigger.encode()), continuation)))
         else:
             steps.append(Sequence((strings.up_to(trigger), continuation)))
+    for text, continuation in marked:
+        if text:
+            ended = Sequence((_ANYTHING, Bytes(text.encode())))
+            steps.append(Sequence((Intersection((strings.free, ended)), continuation)))
+        else:
+            direct.append(continuation)
     if direct:
         steps.append(Sequence((strings.free, Alternation(tuple(direct)))))
     step = Alternation(tuple(steps))

@@ -7,101 +7,124 @@ Values that are strings stand raw, up to the closing tag; all others are JSON. A
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
 from typing import Any
 
-from .errors import GrammarSyntaxError, GrammarUnsupported
+from .errors import GrammarSyntaxError, GrammarUnsatisfiable, GrammarUnsupported
 from .expression import (
-    ANY_CHARACTER,
+    EMPTY,
     Alternation,
     Bytes,
     Characters,
     Complement,
+    Condition,
     Expression,
     Intersection,
+    Member,
+    Members,
     Repeat,
     Sequence,
+    Token,
 )
 from .json_fields import Fields, literal, within
+from .markers import Markers
+from .simplify import contains
+from .tool_values import ANNOTATIONS, DEFINITIONS, KINDS, Schemas, Values, constrained_text, writable
 from .triggers import text_without
 
 
 @dataclass(frozen=True)
 class _Style:
-    """What stands before a key, behind that of a string and behind that of any other value, and around a value."""
+    """What stands before a key and behind it, around a value, and what says of which kind the value is.
+
+    `kinds`: what stands behind the key and `behind`, by kind of value; "": nothing, for all kinds. `names`: other names
+    of kinds, which only a value of any kind may have. `escapes`: characters of keys that are written otherwise.
+    """
 
     before: str
-    behind_string: str
-    behind_json: str
-    opening: str
+    behind: str
     closing: str
+    opening: str = ""
+    kinds: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(KINDS, ""))
+    names: Mapping[str, str] = field(default_factory=dict)
+    escapes: Mapping[str, str] = field(default_factory=dict)
+
+    def key(self, name: str) -> str:
+        """A key as it is written."""
+        return "".join(self.escapes.get(letter, letter) for letter in name)
+
+
+def _deepseek(space: str) -> _Style:
+    kinds = {kind: 'true">' if kind == "string" else 'false">' for kind in KINDS}
+    return _Style(f'<｜DSML｜{space}parameter name="', '" string="', f"</｜DSML｜{space}parameter>", kinds=kinds)
 
 
 STYLES = {
-    "qwen_xml": _Style("<parameter=", ">", ">", "", "</parameter>"),
-    "minimax_xml": _Style('<parameter name="', '">', '">', "", "</parameter>"),
-    "glm_xml": _Style("<arg_key>", "</arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"),
-    "deepseek_xml": _Style(
-        '<｜DSML｜parameter name="', '" string="true">', '" string="false">', "", "</｜DSML｜parameter>"
-    ),
-    "deepseek_v4_1_xml": _Style(
-        '<｜DSML｜ parameter name="', '" string="true">', '" string="false">', "", "</｜DSML｜ parameter>"
+    "qwen_xml": _Style("<parameter=", ">", "</parameter>"),
+    "minimax_xml": _Style('<parameter name="', '">', "</parameter>"),
+    "glm_xml": _Style("<arg_key>", "</arg_key>", "</arg_value>", "<arg_value>"),
+    "deepseek_xml": _deepseek(""),
+    "deepseek_v4_1_xml": _deepseek(" "),
+    "kimi_k3_xml": _Style(
+        '<|open|>argument key="',
+        '" type="',
+        "<|close|>argument<|sep|>",
+        kinds={kind: f'{kind}"<|sep|>' for kind in KINDS},
+        names={"integer": 'integer"<|sep|>'},
+        escapes={"&": "&amp;", '"': "&quot;"},
     ),
 }
 
-#: Keywords that say nothing about what is valid.
-_ANNOTATIONS = ("title", "description", "default", "examples", "deprecated", "$comment", "$schema")
-_DEFINITIONS = ("$defs", "definitions")
-_JSON_TYPES = ("integer", "number", "boolean", "null", "array", "object")
-
 _BLANKS = Characters(((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20)))
 _FIRST_LETTER = ((0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
-_NAME = Sequence((Characters(_FIRST_LETTER), Repeat(Characters(((0x30, 0x39), *_FIRST_LETTER)), 0, None)))
+#: Names of parameters that no schema names.
+NAME = Sequence((Characters(_FIRST_LETTER), Repeat(Characters(((0x30, 0x39), *_FIRST_LETTER)), 0, None)))
 
 #: The expression of JSON that follows a schema (the front end for schemas), by schema and place.
 ReadSchema = Callable[[Any, str], Expression]
 
 
-def xml_parameters(
-    schema: Any, place: str, style: str, read_schema: ReadSchema, max_whitespace: int | None
-) -> Expression:
-    """The parameters that the schema of an object, at the JSON pointer `place`, describes, in the order it declares.
+@dataclass(frozen=True)
+class Layout:
+    """How parameters are written besides their style.
 
-    White space may stand around them and around values that are not plain strings. Raises `GrammarUnsupported` for
-    keywords that are not enforced here; those of values that are no strings are left to `read_schema`.
+    `max_whitespace`: characters in a run of white space, None for any number. With `any_order` parameters may stand in
+    any order, each at most once. None of `excludes` may be in a string or a name.
     """
-    return _Parameters(schema, place, style, read_schema, max_whitespace).all()
+
+    max_whitespace: int | None
+    any_order: bool
+    excludes: tuple[str, ...]
+    markers: Markers
+
+    @property
+    def blanks(self) -> Expression:
+        """A run of white space."""
+        return Repeat(_BLANKS, 0, self.max_whitespace)
+
+    def holds_excluded(self, name: str) -> bool:
+        """Whether a name cannot be written."""
+        return any(text in name for text in self.excludes)
 
 
-#: Expressions of the values that are strings, and of all others.
-_Values = tuple[tuple[Expression, ...], tuple[Expression, ...]]
+@dataclass(frozen=True)
+class Signature:
+    """The schema of an object taken apart: the schemas of its properties, which are required, and that of others.
 
+    `others` is False where no others are allowed.
+    """
 
-def _bytes(text: str) -> Bytes:
-    return Bytes(text.encode())
+    properties: Mapping[str, tuple[Any, str]]
+    required: frozenset[str]
+    others: Any
+    place: str
 
-
-def _joined(values: Iterable[_Values]) -> _Values:
-    strings, others = zip(*values, strict=True)
-    return tuple(chain(*strings)), tuple(chain(*others))
-
-
-class _Parameters:
-    def __init__(self, schema: Any, place: str, style: str, read_schema: ReadSchema, most: int | None) -> None:
-        self._schema: Mapping[str, Any] = {} if schema is True else schema
-        self._place = place
-        self._style = STYLES[style]
-        self._read_schema = read_schema
-        self._blanks = Repeat(_BLANKS, 0, most)
-        self._text = text_without([self._style.closing])
-
-    def all(self) -> Expression:
-        if not isinstance(self._schema, Mapping):
-            raise GrammarSyntaxError("the schema of parameters is an object, or true", self._place)
-        fields = Fields(self._schema, "the schema of parameters", self._place)
+    @classmethod
+    def read(cls, schema: Mapping[str, Any], place: str, layout: Layout) -> Signature:
+        """Raises `GrammarUnsupported` for keywords that are not enforced."""
+        fields = Fields(schema, "the schema of parameters", place)
         known = ("type", "properties", "required", "additionalProperties")
-        fields.only((*known, *_ANNOTATIONS, *_DEFINITIONS))
+        fields.only((*known, *ANNOTATIONS, *DEFINITIONS))
         if fields.get("type", "object") != "object":
             raise GrammarUnsupported("parameters are the properties of an object", fields.place_of("type"))
         properties = fields.get("properties", {})
@@ -109,103 +132,148 @@ class _Parameters:
             raise fields.wrong("properties", "an object")
         required = fields.strings("required", empty=True)
         for number, name in enumerate(required):
+            number_place = f"{fields.place_of('required')}/{number}"
             if name not in properties:
                 message = f"the required parameter {name!r} is not among the properties"
-                raise GrammarUnsupported(message, f"{fields.place_of('required')}/{number}")
-        parts: list[Expression] = [self._blanks]
-        for name, value in properties.items():
-            inner = within(fields.place_of("properties"), name)
-            one = Sequence((self._parameter(literal(name, inner), value, inner), self._blanks))
-            parts.append(one if name in required else Repeat(one, 0, 1))
-        others = fields.get("additionalProperties", "properties" not in self._schema)
-        if others is not False:
-            taken = Alternation(tuple(literal(name, self._place) for name in properties))
-            key = Intersection((_NAME, Complement(taken))) if properties else _NAME
-            more = self._parameter(key, others, fields.place_of("additionalProperties"))
-            parts.append(Repeat(Sequence((more, self._blanks)), 0, None))
-        return Sequence(tuple(parts))
-
-    def _parameter(self, key: Expression, schema: Any, place: str) -> Expression:
-        style = self._style
-        strings, others = self._values(schema, place, ())
-        options = [(style.behind_string, strings), (style.behind_json, others)]
-        if style.behind_string == style.behind_json:
-            options = [(style.behind_string, (*strings, *others))]
-        values = tuple(
-            Sequence((_bytes(behind), *self._opening(), Alternation(found))) for behind, found in options if found
+                raise GrammarUnsupported(message, number_place)
+            if layout.holds_excluded(name):
+                raise GrammarUnsatisfiable(f"the required parameter {name!r} holds an excluded text", number_place)
+        return cls(
+            {
+                name: (value, within(fields.place_of("properties"), name))
+                for name, value in properties.items()
+                if not layout.holds_excluded(name)
+            },
+            frozenset(required),
+            fields.get("additionalProperties", "properties" not in schema),
+            place,
         )
-        return Sequence((_bytes(style.before), key, Alternation(values), _bytes(style.closing)))
 
-    def _opening(self) -> tuple[Expression, ...]:
-        return (self._blanks, _bytes(self._style.opening)) if self._style.opening else ()
 
-    def _values(self, schema: Any, place: str, references: tuple[str, ...]) -> _Values:
-        """What may stand between the tags of a parameter: the strings, and the JSON of other values."""
+#: Parameters: the text up to where it is known which one it is, the rest, and a bit. None: as many as one likes.
+Parts = Iterable[tuple[Expression, Expression, int | None]]
+
+
+def any_order(parts: Parts, required: int, separator: Expression, place: str) -> Members:
+    """Parameters in any order, those of the bit set `required` among them. Raises `GrammarUnsupported`."""
+    options = tuple(Member(key, rest, bit) for key, rest, bit in parts)
+    if any(contains(option.key, Token) for option in options):
+        raise GrammarUnsupported("any_order with names between special tokens is not supported", place)
+    return Members(options, separator, (Condition(required=required),))
+
+
+def arranged(parts: Parts, required: int, layout: Layout, place: str) -> Expression:
+    """Parameters one after the other, white space around them."""
+    spaced = [(key, Sequence((rest, layout.blanks)), bit) for key, rest, bit in parts]
+    if layout.any_order:
+        return Sequence((layout.blanks, any_order(spaced, required, EMPTY, place)))
+    found: list[Expression] = [layout.blanks]
+    for key, rest, bit in spaced:
+        least = 0 if bit is None else required >> bit & 1
+        found.append(Repeat(Sequence((key, rest)), least, None if bit is None else 1))
+    return Sequence(tuple(found))
+
+
+def xml_parameters(schema: Any, place: str, style: str, read_schema: ReadSchema, layout: Layout) -> Expression:
+    """The parameters that the schema of an object, at the JSON pointer `place`, describes, in the order it declares.
+
+    White space may stand around them and around values that are not plain strings. Raises `GrammarUnsupported` for
+    keywords that are not enforced here; those of values that are no strings are left to `read_schema`.
+    """
+    return _Parameters(schema, place, style, read_schema, layout).all()
+
+
+class _Parameters:
+    def __init__(self, schema: Any, place: str, style: str, read_schema: ReadSchema, layout: Layout) -> None:
         schema = {} if schema is True else schema
         if not isinstance(schema, Mapping):
-            raise GrammarSyntaxError("the schema of a parameter is an object, or true", place)
-        keys = tuple(key for key in schema if key not in _ANNOTATIONS)
-        if not keys:  # as text it takes all JSON in, so that need not be told apart
-            told_apart = self._style.behind_string != self._style.behind_json
-            return (self._text,), (self._spaced(self._json({}, place)),) if told_apart else ()
-        kind = schema.get("type")
-        if keys == ("type",) and kind == "string":
-            return (self._text,), ()
-        if keys == ("$ref",):
-            target = schema["$ref"]
-            if target in references:
-                raise GrammarUnsupported(f"the reference {target!r} leads back to itself", within(place, "$ref"))
-            return self._values(self._resolved(target, within(place, "$ref")), place, (*references, target))
-        if keys == ("anyOf",):
-            options = Fields(schema, "the schema of a parameter", place).items("anyOf")
-            return _joined(self._values(option, inner, references) for option, inner in options)
-        if isinstance(kind, list) and kind:
-            return _joined(self._values({**schema, "type": one}, place, references) for one in kind)
-        if kind in _JSON_TYPES:
-            return (), (self._spaced(self._json(schema, place)),)
-        if {"const"} <= set(keys) <= {"const", "type"}:
-            return self._listed([schema["const"]], kind, place, "const")
-        if {"enum"} <= set(keys) <= {"enum", "type"}:
-            values = Fields(schema, "the schema of a parameter", place).items("enum")
-            return self._listed([value for value, _ in values], kind, place, "enum")
-        if kind == "string":
-            return (self._spaced(self._string(schema, place)),), ()
-        raise GrammarUnsupported("the type of this parameter is not clear: only strings stand raw", place)
+            raise GrammarSyntaxError("the schema of parameters is an object, or true", place)
+        self._schemas = Schemas(schema, place)
+        self._signature = Signature.read(schema, place, layout)
+        self._place = place
+        self._style = STYLES[style]
+        self._read_schema = read_schema
+        self._layout = layout
+        self._text = layout.markers.text_before(self._style.closing, layout.excludes)
+
+    def all(self) -> Expression:
+        signature, style = self._signature, self._style
+        parts: list[tuple[Expression, Expression, int | None]] = []
+        required = 0
+        for bit, (name, (value, inner)) in enumerate(signature.properties.items()):
+            key = self._key(literal(style.key(name), inner), inner)
+            parts.append((key, self._value(value, inner), bit))
+            required |= (name in signature.required) << bit
+        if signature.others is not False:
+            place = within(self._place, "additionalProperties")
+            key = self._key(other_names(NAME, signature.properties, self._layout.excludes), place)
+            parts.append((key, self._value(signature.others, place), None))
+        return arranged(parts, required, self._layout, self._place)
+
+    def _literal(self, text: str, place: str) -> Expression:
+        return self._layout.markers.literal(text, place)
+
+    def _key(self, name: Expression, place: str) -> Expression:
+        return Sequence((self._literal(self._style.before, place), name, self._literal(self._style.behind, place)))
+
+    def _value(self, schema: Any, place: str) -> Expression:
+        """What stands behind a key and what always follows it, up to the end of the parameter."""
+        by_kind: dict[str, list[Expression]] = {}
+        for kind, value in self._texts(schema, place):
+            by_kind.setdefault(kind, []).append(value)
+        opening = (self._layout.blanks, self._literal(self._style.opening, place)) if self._style.opening else ()
+        options = tuple(
+            Sequence((self._literal(kind, place), *opening, Alternation(tuple(values))))
+            for kind, values in by_kind.items()
+        )
+        return Sequence((Alternation(options), self._literal(self._style.closing, place)))
+
+    def _texts(self, schema: Any, place: str) -> Iterable[tuple[str, Expression]]:
+        """What may stand between the tags of a parameter, each with what says of which kind it is."""
+        kinds = self._style.kinds
+        for values in self._schemas.values(schema, place):
+            if values.kind == "any":
+                yield from self._any(values)
+            elif values.kind == "string":
+                yield kinds["string"], self._string(values)
+            else:
+                yield kinds[values.kind], self._spaced(self._json(values.schema, values.place))
+
+    def _any(self, values: Values) -> Iterable[tuple[str, Expression]]:
+        style = self._style
+        yield style.kinds["string"], self._text
+        others = {text: kind for kind, text in style.kinds.items() if text != style.kinds["string"]}
+        if len(others) == 1:  # as text it takes all JSON in, so that need not be told apart where nothing tells it
+            yield next(iter(others)), self._spaced(self._json({}, values.place))
+        elif others:
+            others |= {text: kind for kind, text in style.names.items()}
+            for text, kind in others.items():
+                yield text, self._spaced(self._json({"type": kind}, values.place))
 
     def _spaced(self, value: Expression) -> Expression:
-        return Sequence((self._blanks, value, self._blanks))
+        return Sequence((self._layout.blanks, value, self._layout.blanks))
 
-    def _listed(self, values: list[Any], kind: Any, place: str, key: str) -> _Values:
-        """Just these values; of `kind` string or None, for any."""
-        if kind not in (None, "string"):
-            raise GrammarUnsupported(f"there is no type {kind!r}", within(place, "type"))
-        raw = [value for value in values if isinstance(value, str)]
-        for text in raw:
-            if self._style.closing in text:
-                raise GrammarUnsupported(f"the value {text!r} holds the tag that ends it", within(place, key))
-        strings = tuple(self._spaced(literal(text, within(place, key))) for text in raw)
-        others = [value for value in values if not isinstance(value, str)] if kind is None else []
-        return strings, (self._spaced(self._json({"enum": others}, place)),) if others else ()
-
-    def _string(self, schema: Mapping[str, Any], place: str) -> Expression:
-        fields = Fields(schema, "a string parameter", place)
-        fields.only(("type", "minLength", "maxLength", *_ANNOTATIONS))
-        least = fields.number("minLength", 0)
-        assert least is not None
-        return Intersection((self._text, Repeat(ANY_CHARACTER, least, fields.number("maxLength", None))))
+    def _string(self, values: Values) -> Expression:
+        if values.listed is None:
+            text = constrained_text(values, self._text)
+            return text if values.is_plain else self._spaced(text)
+        for text in values.listed:
+            if not self._layout.markers.stand_in(self._style.closing) and self._style.closing in text:
+                raise GrammarUnsupported(f"the value {text!r} holds the tag that ends it", values.place)
+        found = writable(values, self._layout.excludes)
+        return self._spaced(Alternation(tuple(literal(text, values.place) for text in found)))
 
     def _json(self, schema: Mapping[str, Any], place: str) -> Expression:
-        definitions = {key: self._schema[key] for key in _DEFINITIONS if key in self._schema}
-        return self._read_schema({**definitions, **schema}, place)
+        return self._read_schema(self._schemas.with_definitions(schema), place)
 
-    def _resolved(self, reference: Any, place: str) -> Any:
-        """What a reference within the document leads to, a JSON pointer (RFC 6901) behind ``#``."""
-        found: Any = self._schema
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            raise GrammarUnsupported(f"the reference {reference!r} leads out of the schema", place)
-        for key in reference[2:].split("/"):
-            key = key.replace("~1", "/").replace("~0", "~")
-            if not isinstance(found, Mapping) or key not in found:
-                raise GrammarSyntaxError(f"the reference {reference!r} leads nowhere", place)
-            found = found[key]
-        return found
+
+def other_names(names: Expression, taken: Iterable[str], excludes: Iterable[str]) -> Expression:
+    """Those of a regular language of `names` that are none of `taken` and hold none of `excludes`."""
+    operands = [names]
+    listed = tuple(Bytes(name.encode()) for name in taken)
+    if listed:
+        operands.append(Complement(Alternation(listed)))
+    excludes = tuple(excludes)
+    if excludes:
+        operands.append(text_without(excludes))
+    return operands[0] if len(operands) == 1 else Intersection(tuple(operands))

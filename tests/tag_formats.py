@@ -71,3 +71,13 @@ def token_verdict(compiled: CompiledGrammar) -> Callable[..., bool]:
         return all(matcher.accept(token) for token in ids) and matcher.is_complete
 
     return accepts
+
+
+def strings_of(value: Any) -> list[str]:
+    """All strings that tags begin or end with."""
+    if isinstance(value, list):
+        return [text for inner in value for text in strings_of(inner)]
+    if not isinstance(value, dict):
+        return []
+    found = [value[key] for key in ("begin", "end", "value") if isinstance(value.get(key), str)]
+    return found + [text for inner in value.values() for text in strings_of(inner)]

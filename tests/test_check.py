@@ -112,6 +112,12 @@ def test_bytes_in_words() -> None:
         "any non-ASCII character",
     ]
     assert check.describe([0xC3, 0xC4, 0xC5, 0xE2]) == ["bytes C3-C5", "byte E2"]
+    assert check.describe(sorted(b"\t\n\r ,]")) == ["white space", "','", "']'"]
+    in_string = [byte for byte in everything if byte >= 0x20 and byte not in b'"\\']
+    assert check.describe(in_string) == [
+        "any ASCII character but controls and '\"' '\\\\'",
+        "any non-ASCII character",
+    ]
 
 
 # --------------------------------------------------------------------------------------------- grammars of rules
@@ -152,6 +158,24 @@ def test_lark_terminals_and_ignored_text(capsys: pytest.CaptureFixture[str]) -> 
     assert [line.partition(" (")[0] for line in said[2:]] == ["in start > B", "in start > A"]
 
 
+def test_choices_that_are_left(capsys: pytest.CaptureFixture[str]) -> None:
+    assert lines(capsys, "choice", '["positive", "possible", "no"]', "pos!")[1:] == [
+        "expected: 'i', 's'",
+        "choices that begin so: 'positive', 'possible'",
+    ]
+    assert lines(capsys, "choice", '["yes"]', "Yes")[2] == "choices that begin so: 'yes'"
+
+
+def test_white_space_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    schema = '{"type": "object", "properties": {"a": {"type": "integer", "minimum": 1, "maximum": 14}}}'
+    assert lines(capsys, "json_schema", schema, '{"a": 15')[1:] == [
+        "expected: white space, ',', '.', '0'-'4', '}'",
+        "in # > whitespace (from byte 7): white space",
+        "in # > number (from byte 6): what it allows",
+        "in # (from byte 0): '}', ','",
+    ]
+
+
 def test_schemas(capsys: pytest.CaptureFixture[str]) -> None:
     schema = '{"properties": {"a": {"type": "integer", "minimum": 3}}, "required": ["a"]}'
     assert run(capsys, "check", "--kind", "json_schema", schema, '{"a": 33}')[0] == 0
@@ -177,6 +201,31 @@ def test_structural_tags(capsys: pytest.CaptureFixture[str]) -> None:
         "in start > /format/tags/0/content/pattern.start (from byte 8): [0-9] at column 1",
         "in start (from byte 0): </f> at /format/tags/0/end",
     ]
+
+
+def test_what_is_written_in_several_lines_is_shown_in_one(capsys: pytest.CaptureFixture[str]) -> None:
+    tag = {"begin": "<call>\n<f>", "content": {"type": "regex", "pattern": "[0-9]+"}, "end": "\n</call>"}
+    grammar = json.dumps({"format": {"type": "triggered_tags", "triggers": ["<call>"], "tags": [tag]}})
+    assert lines(capsys, "structural_tag", grammar, "<call>\n<g>")[2:] == [
+        "in start (from byte 0): '\\n<f>' at /format/tags/0"
+    ]
+
+
+def test_formats_of_models(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    tools = [{"name": "f", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}]
+    arguments = json.dumps({"model": "qwen_3", "tools": tools, "reasoning": "disabled"})
+    call = '<tool_call>\n{"name": "f", "arguments": {"n": %s}}\n</tool_call>'
+    assert run(capsys, "check", "--kind", "model_structural_tag", arguments, "So: " + call % "1")[0] == 0
+    said = lines(capsys, "model_structural_tag", arguments, call % "x")
+    assert said[0].startswith("dead at byte 45 ") and "number" in said[2]
+    for wrong in ("[]", "{", '{"model": "qwen_3", "none": 1}', '{"model": "eliza"}'):
+        assert run(capsys, "check", "--kind", "model_structural_tag", wrong, "x")[0] == check.BAD_GRAMMAR
+    # The special tokens of a tokenizer are tokens.
+    path = tmp_path / "tokenizer.json"
+    byte_tokenizer().save(str(path))
+    tag = json.dumps({"type": "tag", "begin": "<end>", "content": {"type": "const_string", "value": "b"}, "end": ""})
+    said = lines(capsys, "structural_tag", tag, "<end>c", "--tokenizer", str(path))
+    assert said[0].startswith("dead at byte 5 ") and said[-1].startswith("tokens: 1 of 257: ")
 
 
 def test_special_tokens_stand_in_the_text_by_name_or_id(capsys: pytest.CaptureFixture[str]) -> None:

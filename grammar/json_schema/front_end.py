@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GrammarSyntaxError, GrammarUnsatisfiable
@@ -33,6 +33,7 @@ def json_schema(
     separators: tuple[str, str] | None = None,
     indent: int | None = None,
     formats: Formats = "enforce",
+    excludes: Iterable[str] = (),
     registry: referencing.Registry[Any] | None = None,
     limits: Limits | None = None,
 ) -> Grammar:
@@ -47,7 +48,8 @@ def json_schema(
     `separators` and `indent` fix the white space as in `json.dumps`, and with `indent` values are nested at most 24
     levels deep. Strings that a pattern, a format, `enum` or `const` constrains are written without needless escapes,
     or, with `escapes` ``any``, with all that JSON has; `unicode_escapes` False forbids ``\u``. `formats` ``enforce``
-    refuses a `format` that is not known, ``known`` takes it as a comment, and ``ignore`` takes all of them so.
+    refuses a `format` that is not known, ``known`` takes it as a comment, and ``ignore`` takes all of them so. None of
+    `excludes` stands within the quotes of a string or a name, as it is written there.
 
     Raises `GrammarSyntaxError` for what is no schema, `GrammarUnsupported` for what is not enforced,
     `GrammarUnsatisfiable` where nothing is valid, `GrammarTooLarge` where a field of `limits` is passed; each names
@@ -55,6 +57,7 @@ def json_schema(
     """
     options = TextOptions(
         property_order, whitespace, max_whitespace, max_digits, escapes, unicode_escapes, separators, indent, formats,
+        _listed(excludes),
     )  # fmt: skip
     root = _loaded(schema)
     text = schema if isinstance(schema, str) else described(root, "")
@@ -72,6 +75,12 @@ def json_schema(
     known = registry is None and (isinstance(schema, str) or "Decimal(" not in text)
     identity = f"{options!r}|{writer.limits!r}|{text}" if known else ""
     return Grammar("json_schema", text, rules, start=name, frames=True, identity=identity)
+
+
+def _listed(excludes: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(excludes, str):
+        raise ValueError("excludes is a list of strings, not one string: write excludes=[...]")
+    return tuple(excludes)
 
 
 def _loaded(schema: Any) -> Any:

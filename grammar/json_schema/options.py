@@ -33,6 +33,7 @@ class TextOptions:
     separators: tuple[str, str] | None = None
     indent: int | None = None
     formats: Formats = "enforce"
+    excludes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, kinds in (
@@ -50,6 +51,8 @@ class TextOptions:
                 raise ValueError(f"{name} is None or a number from {least} on, not {bound!r}")
         if self.indent is not None and self.indent > MAX_INDENT:
             raise ValueError(f"indent is at most {MAX_INDENT}, not {self.indent}")
+        if not all(isinstance(text, str) and text for text in self.excludes):
+            raise ValueError(f"excludes are strings that are not empty, not {self.excludes!r}")
         if self.separators is not None:
             separators = self.separators
             if not isinstance(separators, (tuple, list)) or len(separators) != 2:

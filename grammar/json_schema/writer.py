@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..expression import Alternation, Bytes, Expression, Reference, Sequence
+from ..expression import NOTHING, Alternation, Bytes, Expression, Intersection, Reference, Sequence
 from ..limits import Limits
+from ..simplify import Simplifier
+from ..triggers import text_without
 from .arrays import array_expression
 from .emptiness import Emptiness
-from .escapes import spelled_text
+from .escapes import QUOTE, spelled_text
 from .expand import Expander
 from .names import other_names
 from .numbers import ANY_NUMBER, NumberConstraint, number_expression
 from .objects import object_expression
 from .options import Layout, TextOptions
+from .patterns import is_empty
 from .schemas import NOTHING_VALID, Literals, SchemaStore
 from .strings import ANY_STRING, StringConstraint
 from .values import KINDS
@@ -113,9 +116,19 @@ class Writer:
         return found
 
     def _string(self, constraint: StringConstraint) -> Expression | None:
-        return self.expander.strings(
-            constraint, escapes=self.options.escapes, allow_unicode_escapes=self.options.unicode_escapes
+        return self._without_excluded(
+            self.expander.strings(
+                constraint, escapes=self.options.escapes, allow_unicode_escapes=self.options.unicode_escapes
+            )
         )
+
+    def _without_excluded(self, text: Expression | None) -> Expression | None:
+        """Those of the texts of strings within whose quotes none of the excluded ones stands; None for none."""
+        if text is None or not self.options.excludes:
+            return text
+        allowed = Sequence((QUOTE, text_without(self.options.excludes), QUOTE))
+        found = Simplifier({}, self.limits).simplify(Intersection((text, allowed)))
+        return None if is_empty(found, self.limits) else found
 
     def _described(self, kind: str, constraint: Any) -> str:
         return kind if constraint == type(constraint)() else f"{kind} {len(self._names)}"
@@ -182,8 +195,8 @@ class Writer:
         """The texts of one property name."""
         found = self._keys.get(name)
         if found is None:
-            found = spelled_text(name, self.options.escapes, self.options.unicode_escapes)
-            self._keys[name] = found
+            spelled = spelled_text(name, self.options.escapes, self.options.unicode_escapes)
+            found = self._keys[name] = self._without_excluded(spelled) or NOTHING
         return found
 
     def inlined(self, expression: Expression) -> Expression:
@@ -202,8 +215,8 @@ class Writer:
         if key not in self._names:
             expression: Expression | None
             if constraint == StringConstraint(excluded=constraint.excluded):
-                expression = other_names(
-                    sorted(constraint.excluded), self.options.escapes, self.options.unicode_escapes
+                expression = self._without_excluded(
+                    other_names(sorted(constraint.excluded), self.options.escapes, self.options.unicode_escapes)
                 )
             else:
                 expression = self._string(constraint)

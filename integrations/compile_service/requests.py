@@ -29,6 +29,7 @@ KINDS = {
     "json_schema": _JSON,
     "json_value": _NONE,
     "lark": _TEXT,
+    "model_structural_tag": _TEXT,
     "reasoning": _SPECIFICATION,
     "regex": _TEXT,
     "structural_tag": _JSON,

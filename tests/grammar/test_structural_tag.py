@@ -8,12 +8,11 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tag_formats import Format, by_matcher, by_oracle, literal, regex_format, tag, triggered
+from tag_formats import Format, by_matcher, by_oracle, literal, regex_format, strings_of, tag, triggered
 
 from stepmask.grammar.errors import (
     GrammarUnsatisfiable,
@@ -321,13 +320,3 @@ def test_what_xgrammar_writes_for_models(xgrammar: ModuleType, model: str, choic
 
 def hash_of(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
-
-
-def strings_of(value: Any) -> list[str]:
-    """All strings that tags begin or end with."""
-    if isinstance(value, list):
-        return [text for inner in value for text in strings_of(inner)]
-    if not isinstance(value, dict):
-        return []
-    found = [value[key] for key in ("begin", "end", "value") if isinstance(value.get(key), str)]
-    return found + [text for inner in value.values() for text in strings_of(inner)]

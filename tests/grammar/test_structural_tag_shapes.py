@@ -208,6 +208,34 @@ def test_token_formats() -> None:
     assert by_oracle(nothing)("<>")[0] and not by_oracle(nothing)("<a>")[0]
 
 
+def test_markers_that_are_special_tokens() -> None:
+    """Where the names are given, a string holds the tokens; a trigger may end within one, or hold text before it."""
+    vocabulary = token_vocabulary()
+
+    def accepts(value: Format) -> Callable[..., bool]:
+        grammar = structural_tag(value, special_tokens=vocabulary.special_names)
+        return token_verdict(compile(grammar, vocabulary, use_cache=False))
+
+    for trigger in ("<|call|>", "<|ca", "<|call|>f"):
+        value = triggered([trigger], [("<|call|>f", "[0-9]+", "<|end|>"), ("<|call|>fg", "x", "!<|end|>")])
+        taken = accepts(value)
+        assert taken() and taken("a<|call|>b<|end|>") and taken("a", 256, "f1", 257, "b", 256, "fgx!", 257)
+        assert not taken(256, "f1") and not taken(257) and not taken(256, "g1", 257) and not taken(258)
+    value = triggered(["to=<|call|>", "to<"], [("to=<|call|>", "x", "<|end|>"), ("to<", "y", "/")])
+    taken = accepts(value)
+    assert taken("I to=", 256, "x", 257, "to<y/.") and taken("to=") and not taken(256, "x", 257)
+    assert not taken("to", 256) and not taken("to<")
+    value = {"type": "dispatch", "rules": [["<|call|>", regex_format("x")], ["b", literal("<|other|>!")]]}
+    assert accepts(value)("a", 256, "xb", 258, "!<|end|>") and not accepts(value)("a", 256, "y")
+    # The free text of a tag that a token ends may hold the token's name as text.
+    inside = tag("<|call|>", {"type": "any_text", "excludes": ["no"]}, ["<|end|>", "/"])
+    assert accepts(inside)(256, "a<|end|>", 257) and accepts(inside)(256, "a/") and not accepts(inside)(256, "no", 257)
+    separated = {"type": "tags_with_separator", "tags": [tag("a", "x", "")], "separator": "<|other|>"}
+    assert accepts(separated)("ax", 258, "ax") and not accepts(separated)("ax<|other|>ax")
+    with pytest.raises(TypeError, match="special_tokens"):
+        structural_tag(literal("a"), special_tokens="<|end|>")
+
+
 # --- what is refused ---
 
 CALL = {"begin": "<f>", "content": literal("x"), "end": "/"}
@@ -271,8 +299,9 @@ WRONG: list[tuple[Any, type[GrammarError], str]] = [
     ({"type": "any_tokens", "max_tokens": 2}, GrammarUnsupported, "/max_tokens"),
     ({"type": "any_tokens", "exclude_tokens": [1.5]}, GrammarSyntaxError, "/exclude_tokens/0"),
     ({"type": "json_schema", "json_schema": 1}, GrammarSyntaxError, "/json_schema"),
-    ({"type": "json_schema", "json_schema": {}, "style": "kimi_k3_xml"}, GrammarUnsupported, "/style"),
-    ({"type": "json_schema", "json_schema": {}, "excludes": ["a"]}, GrammarUnsupported, "/excludes"),
+    ({"type": "json_schema", "json_schema": {}, "style": "yaml"}, GrammarUnsupported, "/style"),
+    ({"type": "json_schema", "json_schema": {}, "excludes": ["a", ""]}, GrammarSyntaxError, "/excludes/1"),
+    ({"type": "json_schema", "json_schema": {"const": 1, "enum": []}}, GrammarUnsatisfiable, "/json_schema, #"),
     ({"type": "grammar", "grammar": "root ::= x", "syntax": "yacc"}, GrammarUnsupported, "/syntax"),
     (
         {"structures": [{"begin": "<", "schema": "{", "end": ""}], "triggers": ["<"]},

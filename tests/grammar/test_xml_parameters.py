@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tag_formats import Format, Verdict, by_matcher, by_oracle
+from tag_formats import Format, Verdict, by_matcher, by_oracle, token_verdict
 
 from stepmask.grammar.choice import choice
-from stepmask.grammar.errors import GrammarError, GrammarSyntaxError, GrammarUnsupported
+from stepmask.grammar.errors import GrammarError, GrammarSyntaxError, GrammarUnsatisfiable, GrammarUnsupported
 from stepmask.grammar.expression import Grammar
 from stepmask.grammar.json_value import json_value
 from stepmask.grammar.regex import regex
 from stepmask.grammar.structural_tag import structural_tag
+from stepmask.masks.compiled import compile
+from stepmask.masks.vocabulary import Vocabulary
 
 
 @pytest.fixture(autouse=True)
@@ -199,8 +201,17 @@ def test_values_that_are_no_strings_go_to_their_front_end(schemas: list[Any]) ->
         ({"minProperties": 1}, GrammarUnsupported, "/minProperties"),
         ({"properties": []}, GrammarSyntaxError, "/properties"),
         ({"properties": {"a": 1}}, GrammarSyntaxError, "/properties/a"),
-        ({"properties": {"a": {"allOf": [STRING]}}}, GrammarUnsupported, "/properties/a"),
-        ({"properties": {"a/b": {"type": "string", "pattern": "x"}}}, GrammarUnsupported, "/properties/a~1b/pattern"),
+        ({"properties": {"a": {"minLength": 1}}}, GrammarUnsupported, "/properties/a"),
+        (
+            {"properties": {"a/b": {"type": "string", "contentSchema": {}}}},
+            GrammarUnsupported,
+            "/properties/a~1b/contentSchema",
+        ),
+        ({"properties": {"a": {"allOf": [STRING, STRING]}}}, GrammarUnsupported, "/properties/a/allOf"),
+        ({"properties": {"a": {"oneOf": [STRING, STRING]}}}, GrammarUnsupported, "/properties/a/oneOf"),
+        ({"properties": {"a": {"oneOf": [STRING, True]}}}, GrammarUnsupported, "/properties/a/oneOf"),
+        ({"properties": {"a": {"type": "text"}}}, GrammarUnsupported, "/properties/a/type"),
+        ({"properties": {"a": {"$ref": "#/properties/9"}}}, GrammarSyntaxError, "/properties/a/$ref"),
         ({"properties": {"a": {"enum": ["</parameter>"]}}}, GrammarUnsupported, "/properties/a/enum"),
         ({"properties": {"a": {"$ref": "other.json"}}}, GrammarUnsupported, "/properties/a/$ref"),
         ({"properties": {"a": {"$ref": "#/$defs/x"}}}, GrammarSyntaxError, "/properties/a/$ref"),
@@ -214,7 +225,52 @@ def test_what_is_refused(schema: Any, kind: type[GrammarError], place: str) -> N
     assert type(caught.value) is kind and caught.value.place == f"/json_schema{place}"
 
 
-def test_any_order_is_refused() -> None:
-    with pytest.raises(GrammarUnsupported) as caught:
-        structural_tag(xml(TWO, any_order=True))
-    assert caught.value.place == "/any_order"
+def test_any_order() -> None:
+    verdict = by_matcher(structural_tag(xml({**TWO, "additionalProperties": STRING}, any_order=True)))
+    a, b, c = parameter("a", "x"), parameter("b", "1"), parameter("c", "y")
+    assert verdict(a + b)[0] and verdict(f"\n{b}\n{a}\n")[0] and verdict(b + c + a + c)[0]
+    assert not verdict(a)[0] and not verdict(a + b + a)[1] and not verdict(b + parameter("b", "2"))[1]
+
+
+def test_excluded_texts() -> None:
+    properties = {"a": STRING, "b": {"enum": ["x", "nox"]}, "no": STRING, "d": {"type": "string", "maxLength": 3}}
+    verdict = by_matcher(structural_tag(xml({"properties": properties, "additionalProperties": True}, excludes=["no"])))
+    assert verdict(parameter("a", "n o") + parameter("b", "x") + parameter("d", "abc"))[0]
+    for text in (("a", "a no"), ("b", "nox"), ("no", ""), ("d", "no"), ("xno", "")):
+        assert not verdict(parameter(*text))[1]
+    for schema, place in (
+        ({"properties": {"no": STRING}, "required": ["no"]}, "/required/0"),
+        ({"properties": {"a": {"const": "no"}}}, "/properties/a/const"),
+    ):
+        with pytest.raises(GrammarUnsatisfiable) as caught:
+            structural_tag(xml(schema, excludes=["no"]))
+        assert caught.value.place == f"/json_schema{place}"
+
+
+def kimi(name: str, kind: str, value: str) -> str:
+    return f'<|open|>argument key="{name}" type="{kind}"<|sep|>{value}<|close|>argument<|sep|>'
+
+
+def test_a_style_that_names_the_kind() -> None:
+    properties = {"a": {"anyOf": [STRING, INTEGER]}, 'b"&': {"enum": ["x", 1, None]}, "c": STRING, "d": {}}
+    verdict = by_oracle(structural_tag(xml({"properties": properties}, "kimi_k3_xml")))
+    assert verdict(kimi("a", "string", "1") + kimi("b&quot;&amp;", "null", "null") + kimi("d", "array", "[1]"))[0]
+    assert verdict(kimi("a", "number", " 1 ") + kimi("d", "string", "<|close|>"))[0]
+    for name, kind, value in (
+        ("a", "number", "x"),
+        ("a", "integer", "1"),
+        ("b&quot;&amp;", "string", "y"),
+        ("c", "null", "null"),
+    ):
+        assert not verdict(kimi(name, kind, value))[1]
+    assert not verdict(kimi("d", "null", "x"))[1]
+    # Markers that are special tokens.
+    names = {"<|open|>": 256, "<|close|>": 257, "<|sep|>": 258}
+    tokens = [bytes([byte]) for byte in range(256)] + [name.encode() for name in names] + [b""]
+    vocabulary = Vocabulary.from_bytes(tokens, eos=[259], special=[*names.values(), 259], names=names)
+    grammar = structural_tag(xml({"properties": {"c": STRING}}, "kimi_k3_xml"), special_tokens=names)
+    accepts = token_verdict(compile(grammar, vocabulary, use_cache=False))
+    before = (256, 'argument key="c" type="string"', 258)
+    assert accepts(*before, "<|close|>argument<|sep|>", 257, "argument", 258) and not accepts(kimi("c", "string", ""))
+    with pytest.raises(GrammarUnsupported, match="any_order"):
+        structural_tag(xml({"properties": {"c": STRING}}, "kimi_k3_xml", any_order=True), special_tokens=names)

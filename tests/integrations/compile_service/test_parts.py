@@ -264,6 +264,10 @@ SPECIFICATIONS: list[tuple[dict[str, Any], stepmask.Grammar]] = [
         stepmask.structural_tag({"type": "const_string", "value": "x"}),
     ),
     (
+        {"kind": "model_structural_tag", "text": "llama", "tools": [{"name": "f"}], "special_tokens": ["<x>"]},
+        stepmask.model_structural_tag("llama", [{"name": "f"}], special_tokens=["<x>"]),
+    ),
+    (
         {"kind": "reasoning", "text": {"kind": "regex", "text": "a+"}, "optional": True},
         stepmask.reasoning(stepmask.regex("a+"), optional=True),
     ),
