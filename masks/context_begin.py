@@ -45,6 +45,7 @@ from .layout import (
     J_REGISTER,
     J_ROOM,
     J_ROWS,
+    J_RUN,
     J_SORTED,
     J_SORTING,
     J_STAGE,
@@ -56,6 +57,7 @@ from .layout import (
     L_FIRST,
     L_FIRST_TEXT,
     L_LIMIT,
+    L_REACHED,
     L_STAY,
     LISTS,
     LOOP_WORDS,
@@ -68,15 +70,17 @@ from .layout import (
     STORE,
     TRIE,
 )
-from .leaving import children_bytes, note_asked, note_asked_any, note_calls, note_leaving, noting_cost
+from .leaving import children_bytes, note_added, note_asked, note_asked_any, note_calls, note_leaving, noting_cost
+from .loop_sets import begin_finding, loop_work, take_up
 from .machine import AT_FRAME_FOLLOW, AT_STATE_LOOP, flags_of, frame_of
 from .memory import load_i32, load_i64, section, store_i64
 from .path import CONFIG_COST
 from .select import begin_selection, select_some
 from .stays import local_step
+from .suffixes import base_of
 from .trie import V_MAX_LENGTH, V_NODE, V_NODE_PARENT, V_ROOT
 from .undecided import fill_stay
-from .wide import add_state_bytes, begin_finding, find_loop, find_loops, loop_work, take_up
+from .wide import add_first_bytes, find_loop, find_loops
 
 #: Fuel that the nodes of a list take at a time, about.
 NOTED_FUEL = 256
@@ -126,6 +130,7 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
         store_i64(own, L_FIRST, 1 << 0x20)
         store_i64(own, L_FIRST + 1, 0)
         store_i64(own, L_FIRST_TEXT, 0)
+        store_i64(own, L_REACHED, register)
         store_i64(loop, L_AFTER, 1)
     work += loop_work(loop)
     if load_i64(memo, MEMO_UNFINISHED) != 0:
@@ -139,12 +144,12 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
         if skipped:
             store_i64(next_bytes, 0, 1 << 0x20)
         else:
-            add_state_bytes(grammar, automaton, state, register, next_bytes)
+            add_first_bytes(grammar, automaton, state, register, loop, next_bytes)
             if after_space >= 0:
                 store_i64(next_bytes, 0, load_i64(next_bytes, 0) & ~(1 << 0x20))
         work += begin_selection(
             grammar, vocabulary, loop, next_bytes,
-            load_i64(batch, B_JOB_SELECTION), load_i64(batch, B_JOB_TOTAL), load_i64(batch, B_JOB_UNDECIDED),
+            load_i64(batch, B_JOB_SELECTION), load_i64(batch, B_JOB_TOTAL), load_i64(batch, B_JOB_UNDECIDED), 0, 0,
         )  # fmt: skip
         store_i64(job, J_FEW, -1)
         store_i64(job, J_ROWS, work - begun)
@@ -193,14 +198,19 @@ def select_whole(batch, vocabulary):  # type: ignore[no-untyped-def]
         note_asked_any(batch)
     if asked & 2 != 0:
         note_asked(batch)
-    after = load_i64(loop, L_AFTER) != 0 and load_i64(loop + 8 * LOOP_WORDS, L_LIMIT) != NO_LIMIT
-    if after or load_i64(loop, L_LIMIT) != NO_LIMIT:
+    other = loop + 8 * LOOP_WORDS
+    after = load_i64(loop, L_AFTER) != 0
+    if after:
+        note_added(batch, load_i64(other, L_REACHED))
+    if (after and load_i64(other, L_LIMIT) != NO_LIMIT) or load_i64(loop, L_LIMIT) != NO_LIMIT:
         # A counter: which tokens are short enough depends on its room as far as the longest.
         store_i64(job, J_ROOM, load_i64(vocabulary, V_MAX_LENGTH))
     if skipped:
         for word in range(LOOP_WORDS):
             store_i64(loop, word, load_i64(loop + 8 * LOOP_WORDS, word))
     fill_stay(loop, load_i64(batch, B_JOB_SELECTION))
+    grammar, register = load_i64(job, J_GRAMMAR), load_i64(load_i64(batch, B_JOB_REGISTER), skipped)
+    store_i64(job, J_RUN, base_of(grammar, load_i64(grammar, G_AUTOMATON), vocabulary, register, loop))
     store_i64(job, J_PATH_RANK, -1)
     store_i64(job, J_PATH_LENGTH, skipped)
     store_i64(job, J_STAGE, RANKS)

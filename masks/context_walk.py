@@ -46,13 +46,12 @@ from .layout import (
     J_LIST,
     J_LIST_AT,
     J_LIST_LENGTH,
-    J_LOOP,
     J_PATH_LENGTH,
     J_PATH_RANK,
+    J_RUN,
     J_STAGE,
     J_UNFINISHED,
     J_VOCABULARY,
-    L_SELF,
     LISTS,
     NEXT_HEAD,
     NOTE,
@@ -235,7 +234,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # ty
     previous = load_i64(job, J_PATH_RANK)
     alive = load_i64(job, J_PATH_LENGTH)
     skipped = load_i64(job, J_DEPTH)
-    itself = load_i64(load_i64(job, J_LOOP), L_SELF) != 0
+    run_state = load_i64(job, J_RUN)
     stay = load_i64(batch, B_JOB_SELECTION)
     word = load_i64(job, J_CURSOR)
     edges = section(automaton, AT_EDGES)
@@ -246,7 +245,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # ty
     states = load_i64(batch, B_JOB_STATE)
     registers = load_i64(batch, B_JOB_REGISTER)
     children = load_i64(batch, B_JOB_CHILDREN)
-    own, register = load_i64(states, skipped), load_i64(registers, skipped)
+    register = load_i64(registers, skipped)
     while word < rank_words:
         bits = load_i64(ranks, word)
         while bits != 0:
@@ -263,8 +262,8 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # ty
             begin = load_i32(rank_start, rank)
             length = load_i32(rank_start, rank + 1) - begin
             depth = skipped
-            # Up to the first byte outside the set the state is its own.
-            if itself and (first >> 56) & RECORD_VALID != 0:
+            # Up to the first byte outside the set the state is known.
+            if run_state >= 0 and (first >> 56) & RECORD_VALID != 0:
                 inside = (1 << skipped) - 1
                 for i in range(RECORD_BYTES):
                     inside |= load_u8(stay, (first >> (8 * i)) & 0xFF) << i
@@ -274,7 +273,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # ty
                         depth += 1
             run = depth > skipped
             if run:
-                store_i64(states, depth, own)
+                store_i64(states, depth, run_state)
                 store_i64(registers, depth, register)
             elif previous >= 0:
                 differ = (first ^ load_i64(record, previous)) & ((1 << (8 * RECORD_BYTES)) - 1)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from .._numba import helper
 from ..grammar.automaton import H_N_STATES
 from .context_store import BY_STACK, FORGOTTEN, LATER, NEVER, context_of, room_for_mask
+from .context_union import unite
 from .context_walk import FAILED
 from .freeze import COMPARISONS
 from .fuel import affords, count, fuel_left
@@ -29,10 +30,8 @@ from .layout import (
     B_CONTINUATIONS,
     B_COUNTERS,
     B_DIRECT,
-    B_EPOCH,
     B_JOB,
     B_JOB_TOTAL,
-    B_LOOKING,
     B_MOVES,
     B_PAIRS,
     B_RETURNS,
@@ -42,7 +41,6 @@ from .layout import (
     B_VISIT,
     B_VOCABULARY,
     B_VOCABULARY_START,
-    B_WORDS,
     BLOCK_COUNT,
     BLOCK_TRIPLES,
     CALLED_BASE,
@@ -54,7 +52,6 @@ from .layout import (
     CONFIG_HEADS,
     CONTEXT_ITEM,
     CONTEXT_ITEMS,
-    CONTEXT_MASK,
     CONTEXT_RETURN,
     CONTEXT_WORDS,
     CONTINUATION_NODE,
@@ -79,12 +76,9 @@ from .layout import (
     ITEM_CALL,
     ITEM_LIST,
     ITEM_WORDS,
-    J_DIRTY,
     J_STAGE,
-    KIND_DENSE,
     KIND_EMPTY,
     KIND_SHIFT,
-    KIND_SINGLE,
     MAX_CALLED,
     MAX_CONTINUATIONS,
     MAX_PAIRS,
@@ -109,7 +103,6 @@ from .layout import (
     VISIT_LOW,
     VISIT_NEXT,
     VISIT_PAIRS,
-    VISIT_PART,
     VISIT_RETURN,
     VISIT_RETURNS,
     VISIT_STAGE,
@@ -121,12 +114,10 @@ from .lazy import mix
 from .machine import AT_CALL_FRAME, AT_CALL_START, AT_CALL_TARGET, AT_FRAME_START, frame_of, may_return, moved_register
 from .members import AT_OPERATION_BIT, AT_OPERATION_TARGET, after_member
 from .memo import recall_mask
-from .memory import call_kernel, load_i32, load_i64, section, shift_right, store_i64
-from .pool import WORDS_OF_A_MASK, expand_mask, find_entry, intern_mask, mask_cost, resolve
+from .memory import call_kernel, load_i32, load_i64, section, store_i64
+from .pool import find_entry, intern_mask, mask_cost, resolve
 from .stack_walk import begin_stack_walk
 
-#: Pairs of which the key of a union is made in the time of one byte edge.
-PAIRS_OF_A_KEY = 8
 #: Fuel of one visit: its context is looked for in a table.
 VISIT_COST = 6
 #: A row whose contexts were forgotten more often than this while it was visited is walked on its own stack.
@@ -387,90 +378,6 @@ def _walk_stack(batch, grammar, vocabulary, arena, block, low, high):  # type: i
 
 
 @helper
-def _union_key(batch, grammar):  # type: ignore[no-untyped-def]
-    """(parts of the union of the masks of B_PAIRS, place of one of them, two halves of a key), or parts < 0."""
-    contexts = load_i64(grammar, G_CONTEXTS)
-    table = load_i64(batch, B_PAIRS)
-    low = mix(mix(0x2545F4914F6CDD1D, load_i64(grammar, G_NUMBER)), load_i64(grammar, G_CONTEXT_EPOCH))
-    high = low * -0x2917014799A6026D
-    parts, only = 0, -1
-    for i in range(load_i64(load_i64(batch, B_VISIT), VISIT_PAIRS)):
-        number = load_i64(table, PAIR_WORDS * i + PAIR_CONTEXT)
-        packed = load_i64(contexts + 8 * CONTEXT_WORDS * number, CONTEXT_MASK)
-        kind = (packed & 0x7FFFFFFF) >> KIND_SHIFT
-        if kind == KIND_EMPTY:
-            continue
-        if load_i64(batch, B_EPOCH) - (packed >> 32) > 1 and kind != KIND_SINGLE:
-            return FORGOTTEN, only, low, high  # new epochs began meanwhile
-        parts += 1
-        only = contexts + 8 * (CONTEXT_WORDS * number + CONTEXT_MASK)
-        low = mix(low, number)
-        high = (high ^ number) * -0x4B47D0C5A6B1E0A3
-        high ^= shift_right(high, 31)
-    return parts, only, low, high
-
-
-@helper
-def _union(batch, grammar):  # type: ignore[no-untyped-def]
-    """Mask slot, or FORGOTTEN, or LATER, of the pairs in B_PAIRS: their masks are put together in B_JOB_TOTAL.
-
-    A look, which has no job, puts them together in scratch, at once or not at all.
-    """
-    visit, table = load_i64(batch, B_VISIT), load_i64(batch, B_PAIRS)
-    contexts = load_i64(grammar, G_CONTEXTS)
-    pairs = load_i64(visit, VISIT_PAIRS)
-    scratch = load_i64(batch, B_SCRATCH)
-    parts, only, low, high = _union_key(batch, grammar)
-    if parts < 0:
-        return parts
-    if parts == 0:
-        return (load_i64(batch, B_EPOCH) << 32) | (KIND_EMPTY << KIND_SHIFT)
-    cost = mask_cost(batch)
-    looking = load_i64(batch, B_LOOKING) != 0
-    if parts == 1:
-        current = load_i64(only, 0) >> 32 == load_i64(batch, B_EPOCH)
-        if not current and (not room_for_mask(batch) or not affords(batch, cost)):
-            return LATER
-        resolve(batch, only, 0, scratch)
-        count(batch, COUNT_WORK, 1 + pairs // PAIRS_OF_A_KEY)
-        return load_i64(only, 0)
-    at = load_i64(visit, VISIT_PART)
-    if at == 0 or looking:
-        if not room_for_mask(batch) or not affords(batch, cost):
-            return LATER
-        entry = find_entry(batch, low, high)
-        if resolve(batch, entry, 2, scratch) >= 0:
-            count(batch, COUNT_WORK, 1 + pairs // PAIRS_OF_A_KEY)
-            return load_i64(entry, 2)
-        at = 0
-    total = scratch
-    if looking:
-        if not affords(batch, 2 * cost + parts * (cost // WORDS_OF_A_MASK + 1)):
-            return LATER
-    else:
-        total = load_i64(batch, B_JOB_TOTAL)
-        store_i64(load_i64(batch, B_JOB), J_DIRTY, 1)
-    if at == 0:
-        for word in range(load_i64(batch, B_WORDS)):
-            store_i64(total, word, 0)
-    while at < pairs:
-        packed = load_i64(contexts + 8 * CONTEXT_WORDS * load_i64(table, PAIR_WORDS * at + PAIR_CONTEXT), CONTEXT_MASK)
-        expand_mask(batch, packed & 0x7FFFFFFF, total)
-        at += 1
-        if (packed & 0x7FFFFFFF) >> KIND_SHIFT == KIND_DENSE:
-            store_i64(visit, VISIT_PART, at)
-            count(batch, COUNT_WORK, cost // WORDS_OF_A_MASK + 1)
-            if not looking and not affords(batch, cost):
-                return LATER
-    if not room_for_mask(batch):
-        return LATER
-    packed = intern_mask(batch, total)
-    store_i64(find_entry(batch, low, high), 2, packed)
-    count(batch, COUNT_WORK, cost + 1 + pairs // PAIRS_OF_A_KEY)
-    return packed
-
-
-@helper
 def _visit_key(batch, grammar, slot, block, at_start):  # type: ignore[no-untyped-def]
     """What a row's mask is put together from; a block never changes, and none takes another's place but in a move."""
     moves = load_i64(load_i64(batch, B_MOVES), slot)
@@ -517,7 +424,7 @@ def mask_of_graph(batch, grammar, slot, config, at_start):  # type: ignore[no-un
             answer = _collect(batch, grammar, vocabulary, arena, block)
         if answer == 0:
             store_i64(visit, VISIT_STAGE, UNITING)
-            answer = _union(batch, grammar)
+            answer = unite(batch, grammar)
         if answer == FORGOTTEN:
             store_i64(visit, VISIT_HIGH, 0)  # from the beginning
         elif answer >= 0:

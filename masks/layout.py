@@ -412,13 +412,20 @@ VERIFIED, DEFERRED = 3, 4
     J_HASH_LOW,  # STORE: their hash
     J_HASH_HIGH,
     J_LIST_NEW,  # STORE: where its nodes are copied to, -1: it is being hashed
-    J_SUBTREES,  # 2 words: first bytes whose tokens are walked in the trie
-    J_SUBTREES_HIGH,
-    J_SUFFIXES,  # 2 words: bytes for whose tokens the suffixes from that byte on are walked
-    J_SUFFIXES_HIGH,
-    J_BASE,  # the state after the bytes before such a suffix
-    JOB_WORDS,
-) = range(49)
+    J_RUN,  # contexts: RANKS: the state after any string of the loop but the empty one, or -1
+    J_TRIES,  # the last: TRIE_WORDS words for each kind of trie (`masks.suffixes`)
+) = range(45)
+SUBTREES, SUFFIXES, NEAR, FAR, TRIE_KINDS = range(5)
+(
+    TRIE_BYTES,  # 2 words: bytes for which there is one to be walked
+    TRIE_BYTES_HIGH,
+    TRIE_STATE,  # the state after the bytes before a suffix, and its register
+    TRIE_REGISTER,
+    TRIE_LEAST,  # how many those bytes are at least, and at most
+    TRIE_MOST,
+    TRIE_WORDS,
+) = range(7)
+JOB_WORDS = J_TRIES + TRIE_WORDS * TRIE_KINDS
 DIRECT = -1
 IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE, STORE, TRIES = range(11)
 
@@ -435,10 +442,11 @@ L_AFTER = L_STATES + MAX_LOOP_STATES + 1  # 1 where the words after these descri
 L_SELF = L_AFTER + 1  # 1 where it stays in its own state on all of L_STAY (and L_TEXT)
 L_FIRST = L_SELF + 1  # 2 words: ASCII bytes that all lead to that state
 L_FIRST_TEXT = L_FIRST + 2  # 1 where all code points above U+007F lead to its set as well
-L_ASKED = L_FIRST_TEXT + 1  # bits: it depends on whether members without a bit are allowed; on which members were there
-L_WORK = L_ASKED + 1  # byte edges looked at to find all this
-L_AGAIN = L_WORK + 1  # 1 where a byte may lead back to the first of L_STATES
-LOOP_WORDS = L_AGAIN + 1
+L_REACHED = L_FIRST_TEXT + 1  # the register in that state
+L_ASKED = L_REACHED + 1  # bits: it depends on whether members without a bit are allowed; on which members were there
+L_AGAIN = L_ASKED + 1  # 1 where a string of the set may come back to the first state, or bytes were read before it
+L_WORK = L_AGAIN + 1  # byte edges looked at to find all this
+LOOP_WORDS = L_WORK + 1
 NO_LIMIT = 1 << 40
 # Words at J_MEMO. Finding is taken up again from the beginning, with the sets that have been found by then.
 (
@@ -448,12 +456,11 @@ NO_LIMIT = 1 << 40
     MEMO_UNFINISHED,  # 1 where it was
     MEMO_TURN,  # 1 + turn in which the next set is being found, 0: it has not begun
     MEMO_STATE,  # state that comes next in that turn
-    MEMO_CHANGED,  # whether the set has become smaller in this pass
     MEMO_SPENT,  # byte edges that have been looked at
     MEMO_HEAD,
-) = range(9)
+) = range(8)
 MAX_SETS = 40  # that are asked for
-MEMO_ENTRY = MAX_LOOP_STATES + 6  # words of each: L_STAY, L_TEXT, L_ASKED, L_STATES with their number, L_AGAIN
+MEMO_ENTRY = MAX_LOOP_STATES + 6  # words of each: L_STAY, L_TEXT, L_ASKED, L_AGAIN, then L_STATES with their number
 MEMO_WORDS = MEMO_HEAD + MAX_SETS * MEMO_ENTRY
 #: With more undecided tokens than this, all tokens are walked: sorting the undecided out is done in one go.
 MAX_UNDECIDED = 32768
@@ -463,4 +470,5 @@ KIND_COUNT = 0
 KIND_OF = 1  # 256 words: the kind of each byte
 KIND_FIRST = KIND_OF + 256  # the lowest byte of each kind
 KIND_BYTES = KIND_FIRST + 256  # 4 words a kind: its bytes
-KIND_WORDS = KIND_BYTES + 4 * 256
+KIND_NEXT = KIND_BYTES + 4 * 256  # 256 words: the next byte of another kind, after each byte
+KIND_WORDS = KIND_NEXT + 256

@@ -44,6 +44,7 @@ from .layout import (
     KIND_BYTES,
     KIND_COUNT,
     KIND_FIRST,
+    KIND_NEXT,
     KIND_OF,
     KIND_WORDS,
 )
@@ -126,6 +127,8 @@ def _byte_kinds(byte_class, single_byte, words):  # type: ignore[no-untyped-def]
         kind = number[256 + b if alone[b] else byte_class[b]]
         words[KIND_OF + b] = kind
         words[KIND_FIRST + kind] = b
+        alike = b < 255 and words[KIND_OF + b + 1] == kind
+        words[KIND_NEXT + b] = words[KIND_NEXT + b + 1] if alike else b + 1
         words[KIND_BYTES + 4 * kind + (b >> 6)] |= np.int64(1) << np.int64(b & 63)
 
 
@@ -157,13 +160,12 @@ class Resident:
         block.set_array(G_LIVE, np.packbits(live_bytes(automaton), bitorder="little").view(np.int64).copy())
         bounds = automaton["loop_start"]
         if len(bounds) > 1:
-            members = [
-                loop_members(tables, automaton["loop_ranges"][2 * a : 2 * b]) for a, b in itertools.pairwise(bounds)
-            ]
-            sizes = np.zeros(len(bounds) - 1, np.int64)
-            for i, (a, b) in enumerate(itertools.pairwise(bounds)):
-                ranges = automaton["loop_ranges"][2 * a : 2 * b].reshape(-1, 2)
-                sizes[i] = np.maximum(ranges[:, 1] - np.maximum(ranges[:, 0], 0x80) + 1, 0).sum()
+            parts = [automaton["loop_ranges"][2 * a : 2 * b] for a, b in itertools.pairwise(bounds)]
+            above = [part.reshape(-1, 2) for part in parts]
+            sizes = np.array([np.maximum(r[:, 1] - np.maximum(r[:, 0], 0x80) + 1, 0).sum() for r in above], np.int64)
+            # A class of ASCII alone says no more than which bytes stay.
+            nothing = np.zeros((2, words), np.int64)
+            members = [loop_members(tables, part) if n else nothing for part, n in zip(parts, sizes, strict=True)]
             counts = [int(np.bitwise_count(m[0].view(np.uint64)).sum()) for m in members]
             block.set_array(G_LOOP_SIZE, np.array(counts, np.int32))
             block.set_array(G_LOOP_EXACT, exact_loops(automaton, sizes))

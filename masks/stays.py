@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import HAS_OPERATIONS
-from .layout import KIND_OF, L_AGAIN, L_ASKED, L_STATES, L_WORK, MAX_LOOP_STATES
+from .layout import KIND_NEXT, KIND_OF, L_AGAIN, L_ASKED, L_STATES, L_WORK, MAX_LOOP_STATES
 from .machine import delta, flags_of, restart_of
 from .members import asks, goes_on_with_any, may_go_on
 from .memory import load_i64, store_i64
@@ -73,17 +73,15 @@ def _text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # t
     A lead byte may go on with the item and begin another one, so two states are followed. Bytes that no
     token has do not count. Neighbours of one kind, or with equal targets, are looked at once.
     """
-    of = kinds + 8 * KIND_OF
+    of, after = kinds + 8 * KIND_OF, kinds + 8 * KIND_NEXT
     absent = load_i64(vocabulary, V_ABSENT)
     start = restart_of(automaton, state, register)
     before, before1, before2 = -1, -2, -2
     looked = 1
     for lead in range(0xC2, 0xF5):
-        if (load_i64(absent, lead >> 6) >> (lead & 63)) & 1 != 0:
-            continue
         special = lead == 0xE0 or lead == 0xED or lead == 0xF0 or lead == 0xF4
         kind = load_i64(of, lead)
-        if kind == before and not special:
+        if (kind == before and not special) or (load_i64(absent, lead >> 6) >> (lead & 63)) & 1 != 0:
             continue
         before = -1 if special else kind
         looked += 2
@@ -93,14 +91,13 @@ def _text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # t
         if a1 == before1 and b1 == before2 and not special:
             continue
         before1, before2 = (-2, -2) if special else (a1, b1)
-        low = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
+        byte2 = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
         high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
         p1, q1 = -2, -2
-        for byte2 in range(low, high + 1):
-            if byte2 > low and load_i64(of, byte2) == load_i64(of, byte2 - 1):
-                continue
+        while byte2 <= high:
             looked += 2
             a2, b2 = after_byte(automaton, a1, byte2), after_byte(automaton, b1, byte2)
+            byte2 = load_i64(after, byte2)
             if a2 == p1 and b2 == q1:
                 continue
             p1, q1 = a2, b2
@@ -109,13 +106,13 @@ def _text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # t
                     return -looked
                 continue
             p2, q2 = -2, -2
-            for byte3 in range(0x80, 0xC0):
-                if byte3 > 0x80 and load_i64(of, byte3) == load_i64(of, byte3 - 1):
-                    continue
+            byte3 = 0x80
+            while byte3 < 0xC0:
                 looked += 2
                 if looked > MAX_TEXT_EDGES:
                     return -looked
                 a3, b3 = after_byte(automaton, a2, byte3), after_byte(automaton, b2, byte3)
+                byte3 = load_i64(after, byte3)
                 if a3 == p2 and b3 == q2:
                     continue
                 p2, q2 = a3, b3
@@ -124,11 +121,11 @@ def _text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # t
                         return -looked
                     continue
                 p3, q3 = -2, -2
-                for byte4 in range(0x80, 0xC0):
-                    if byte4 > 0x80 and load_i64(of, byte4) == load_i64(of, byte4 - 1):
-                        continue
+                byte4 = 0x80
+                while byte4 < 0xC0:
                     looked += 2
                     a4, b4 = after_byte(automaton, a3, byte4), after_byte(automaton, b3, byte4)
+                    byte4 = load_i64(after, byte4)
                     if a4 == p3 and b4 == q3:
                         continue
                     p3, q3 = a4, b4

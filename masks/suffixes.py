@@ -8,6 +8,9 @@ text, unless that is the token's first byte; the suffixes of one byte are one su
 end there, each with the bytes before the suffix, as these must all lie within the set.
 
 Tokens that begin with a byte outside the set are a subtree of the main trie.
+
+So there are kinds of tries to be walked: SUBTREES, SUFFIXES, and where a first byte leads to another loop
+(`masks.wide`), the suffixes that leave that one: NEAR, right after the first byte, and FAR.
 """
 
 from __future__ import annotations
@@ -16,25 +19,37 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numba import helper
-from ..grammar.automaton import COUNTER, FINAL, GUARDED, HAS_CALLS, HAS_OPERATIONS
+from ..grammar.automaton import COUNTER, FINAL, GUARDED, H_FLAGS, HAS_CALLS, HAS_OPERATIONS, RECURSIVE
 from .layout import (
+    FAR,
     G_KINDS,
-    J_BASE,
-    J_SUBTREES,
-    J_SUFFIXES,
+    J_TRIES,
     KIND_BYTES,
     KIND_COUNT,
     KIND_FIRST,
     L_AFTER,
     L_CLASS,
     L_FIRST,
+    L_FIRST_TEXT,
     L_LEAVE,
+    L_REACHED,
     L_SELF,
     L_STATES,
     L_STAY,
     L_TEXT,
     LOOP_WORDS,
     MAX_LOOP_STATES,
+    NEAR,
+    SUBTREES,
+    SUFFIXES,
+    TRIE_BYTES,
+    TRIE_BYTES_HIGH,
+    TRIE_KINDS,
+    TRIE_LEAST,
+    TRIE_MOST,
+    TRIE_REGISTER,
+    TRIE_STATE,
+    TRIE_WORDS,
 )
 from .machine import AT_FRAME_KIND, delta, flags_of, frame_of
 from .memory import Block, count_bits, count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
@@ -45,31 +60,29 @@ from .trie import (
     V_ABSENT,
     V_BYTE_NODE,
     V_FIRST_RANK,
-    V_NODE,
-    V_PRESENCE,
     V_RANK_BYTES,
     V_RANK_START,
+    V_RANKS,
     V_SUFFIX_BYTE,
     V_SUFFIX_NODE,
     V_SUFFIX_TOKEN_START,
     V_SUFFIX_TOKENS,
-    V_VALID,
-    V_WORDS,
+    ascii_words,
     flatten_trie,
 )
+from .undecided import fill_bytes
 
 #: ASCII bytes whose suffixes are in the table, as int64 words.
 SUFFIX_BYTES = bytes(b for b in range(128) if not chr(b).isalnum())
-SUFFIX_LOW, SUFFIX_HIGH = (
-    int(np.packbits([byte in SUFFIX_BYTES for byte in range(first, first + 64)], bitorder="little").view("<i8")[0])
-    for first in (0, 64)
-)
+SUFFIX_LOW, SUFFIX_HIGH = ascii_words(SUFFIX_BYTES)
 #: Of a byte with which so many tokens begin, the subtree may be larger than what bitmaps leave of its tokens.
 MANY_BEGIN = 512
-#: Words of rows that are read and written in the time of one byte edge.
-ROW_WORDS = 16
-#: Bytes at most, as the tokens with each are left out by a row of their own.
-MAX_BYTES = 4
+#: After first bytes with which fewer than this part of all tokens begin, the undecided tokens are the fewer.
+FEW_AFTER = 8
+#: Bytes at most: of more of them the undecided tokens are walked.
+MAX_BYTES = 8
+#: Bytes before a suffix of the table at most.
+MOST_BEFORE = 127
 #: Words of an entry of V_SUFFIX_TOKENS: the first RECORD_BYTES bytes before the suffix with their number in the highest
 #: byte; rank of a token << 32 | token id.
 ENTRY_WORDS = 2
@@ -94,7 +107,7 @@ def add_suffixes(
     _, first = np.unique(rank * 256 + data[at], return_index=True)
     at, rank = at[first], rank[first]
     before = at - rank_start[rank]
-    keep = valid[rank] & (before > 0) & (before < 128)
+    keep = valid[rank] & (before > 0) & (before <= MOST_BEFORE)
     at, rank, before = at[keep], rank[keep], before[keep]
     raw = data.tobytes()
     ends = rank_start[rank + 1]
@@ -127,22 +140,42 @@ def _bounds(numbers: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int32]
 
 
 @helper
-def no_tries(job):  # type: ignore[no-untyped-def]
-    """Nothing is to be walked but the undecided tokens, or the whole trie."""
-    for word in range(2):
-        store_i64(job, J_SUBTREES + word, 0)
-        store_i64(job, J_SUFFIXES + word, 0)
+def trie_at(job, kind):  # type: ignore[no-untyped-def]
+    """The job's words about one kind of trie."""
+    return job + 8 * (J_TRIES + TRIE_WORDS * kind)
 
 
 @helper
-def _base_of(grammar, automaton, vocabulary, state, register, loop):  # type: ignore[no-untyped-def]
+def no_tries(job):  # type: ignore[no-untyped-def]
+    """Nothing is to be walked but the undecided tokens, or the whole trie."""
+    for kind in range(TRIE_KINDS):
+        store_i64(trie_at(job, kind), TRIE_BYTES, 0)
+        store_i64(trie_at(job, kind), TRIE_BYTES_HIGH, 0)
+
+
+@helper
+def _add_trie(job, kind, low, high, state, register, least, most):  # type: ignore[no-untyped-def]
+    """Have one kind of trie walked."""
+    trie = trie_at(job, kind)
+    store_i64(trie, TRIE_BYTES, low)
+    store_i64(trie, TRIE_BYTES_HIGH, high)
+    store_i64(trie, TRIE_STATE, state)
+    store_i64(trie, TRIE_REGISTER, register)
+    store_i64(trie, TRIE_LEAST, least)
+    store_i64(trie, TRIE_MOST, most)
+
+
+@helper
+def base_of(grammar, automaton, vocabulary, register, loop):  # type: ignore[no-untyped-def]
     """The state after any string of the set but the empty one, or -1: its own, or the other one of two."""
     states = loop + 8 * L_STATES
+    state = load_i64(states, 0)
     if load_i64(loop, L_SELF) != 0:
         return state
-    if load_i64(states, MAX_LOOP_STATES) != 2 or load_i64(states, 0) != state:
+    if load_i64(states, MAX_LOOP_STATES) != 2:
         return -1
     kinds = load_i64(grammar, G_KINDS)
+    contexts = load_i64(automaton, H_FLAGS) & RECURSIVE != 0
     after = load_i64(states, 1)
     store_i64(states, 0, after)
     store_i64(states, MAX_LOOP_STATES, 1)
@@ -150,9 +183,10 @@ def _base_of(grammar, automaton, vocabulary, state, register, loop):  # type: ig
     for turn in range(2):
         member = state if turn == 0 else after
         flags = flags_of(automaton, member)
-        # Where an item may end or a call begins, the path may lead away.
+        # Where an item may end or a call begins, the path may lead away. In a context no byte of the set does.
         ends = flags & FINAL != 0 and load_u8(section(automaton, AT_FRAME_KIND), frame_of(automaton, member)) == COUNTER
-        good = good and not ends and flags & (HAS_CALLS | GUARDED | HAS_OPERATIONS) == 0
+        calls = flags & HAS_CALLS != 0 and not contexts
+        good = good and not ends and not calls and flags & (GUARDED | HAS_OPERATIONS) == 0
         for kind in range(load_i64(kinds, KIND_COUNT)):
             members = kinds + 8 * (KIND_BYTES + 4 * kind)
             common = load_i64(loop, L_STAY) & load_i64(members, 0) | load_i64(loop, L_STAY + 1) & load_i64(members, 1)
@@ -167,112 +201,134 @@ def _base_of(grammar, automaton, vocabulary, state, register, loop):  # type: ig
 
 
 @helper
-def choose_tries(grammar, automaton, vocabulary, job, loop, state, register, next_bytes):  # type: ignore[no-untyped-def]
-    """Set J_SUFFIXES of a wide head, and J_SUBTREES, which are taken from `next_bytes`, where that is worth it.
+def _leave_by(vocabulary, loop):  # type: ignore[no-untyped-def]
+    """The bytes, 2 words, that leave a loop; none where suffixes do not tell all that becomes of the tokens with one.
 
-    Only where it is in one state (J_BASE) after any string of the set, no character of its class is outside that, and
-    few bytes leave it.
+    They do where few bytes leave it, and no character of its class is outside its set.
     """
-    stay = load_i64(loop, L_STAY) | load_i64(loop, L_STAY + 1) | load_i64(loop, L_TEXT)
+    low, high = load_i64(loop, L_LEAVE), load_i64(loop, L_LEAVE + 1)
     beside = load_i64(loop, L_CLASS) >= 0 and load_i64(loop, L_TEXT) == 0
-    if stay == 0 or beside:
-        return
-    first_rank, absent = load_i64(vocabulary, V_FIRST_RANK), load_i64(vocabulary, V_ABSENT)
-    n, most = 0, 0
-    for word in range(4):
-        bits = load_i64(loop, L_LEAVE + word) & ~load_i64(absent, word)
-        n += count_bits(bits)
-        known = SUFFIX_LOW if word == 0 else SUFFIX_HIGH if word == 1 else 0
-        if load_i64(loop, L_AFTER) != 0 and word < 2:
-            known &= ~load_i64(loop, LOOP_WORDS + L_FIRST + (word & 1))
-        if bits & ~known != 0 or n > MAX_BYTES:
-            return
-        while bits != 0:
-            byte = 64 * word + count_trailing_zeros(bits)
-            most = max(most, load_i32(first_rank, byte + 1) - load_i32(first_rank, byte))
-            bits &= bits - 1
-    if most >= MANY_BEGIN or n == 0:
-        return
-    store_i64(job, J_BASE, _base_of(grammar, automaton, vocabulary, state, register, loop))
-    if load_i64(job, J_BASE) < 0:
-        return
-    for word in range(2):
-        bits = load_i64(loop, L_LEAVE + word) & ~load_i64(absent, word)
-        store_i64(job, J_SUFFIXES + word, bits)
-        # Their tokens are none of the undecided, so those that begin with one of them must be looked at.
-        store_i64(job, J_SUBTREES + word, bits & load_i64(next_bytes, word))
-        store_i64(next_bytes, word, load_i64(next_bytes, word) & ~bits)
+    absent = load_i64(vocabulary, V_ABSENT)
+    more = (load_i64(loop, L_LEAVE + 2) & ~load_i64(absent, 2)) | (load_i64(loop, L_LEAVE + 3) & ~load_i64(absent, 3))
+    low &= ~load_i64(absent, 0)
+    high &= ~load_i64(absent, 1)
+    good = more == 0 and not beside and (low & ~SUFFIX_LOW) | (high & ~SUFFIX_HIGH) == 0
+    if load_i64(loop, L_STAY) | load_i64(loop, L_STAY + 1) | load_i64(loop, L_TEXT) == 0:
+        good = False
+    if not good or count_bits(low) + count_bits(high) > MAX_BYTES:
+        return 0, 0
+    return low, high
 
 
 @helper
-def leave_out(vocabulary, job, undecided):  # type: ignore[no-untyped-def]
-    """Take the text that has a byte of J_SUFFIXES, which suffixes and subtrees decide, from `undecided`.
-
-    Returns the work done.
-    """
-    words = load_i64(vocabulary, V_WORDS)
-    valid = load_i64(vocabulary, V_VALID)
-    n = 0
+def _most_begin(vocabulary, low, high):  # type: ignore[no-untyped-def]
+    """(tokens that begin with one of these bytes, those that begin with the one of them that most do)."""
+    first_rank = load_i64(vocabulary, V_FIRST_RANK)
+    total, most = 0, 0
     for half in range(2):
-        bits = load_i64(job, J_SUFFIXES + half)
+        bits = low if half == 0 else high
         while bits != 0:
-            row = load_i64(vocabulary, V_PRESENCE) + 8 * words * (256 + 64 * half + count_trailing_zeros(bits))
-            for word in range(words):
-                kept = load_i64(undecided, word) & ~(load_i64(row, word) & load_i64(valid, word))
-                store_i64(undecided, word, kept)
-            n += 1
+            byte = 64 * half + count_trailing_zeros(bits)
+            n = load_i32(first_rank, byte + 1) - load_i32(first_rank, byte)
+            total += n
+            most = max(most, n)
             bits &= bits - 1
-    return n * words // ROW_WORDS
+    return total, most
+
+
+@helper
+def choose_tries(grammar, automaton, vocabulary, job, loop, register, next_bytes):  # type: ignore[no-untyped-def]
+    """Have tries walked for a wide head where that is worth it; their first bytes are taken from `next_bytes`.
+
+    Returns what `begin_selection` is told: 1 where they tell all of the tokens that leave the loop, and 2 where they
+    tell all of those that leave it after a first byte.
+    """
+    told = 0
+    other = loop + 8 * LOOP_WORDS
+    after = load_i64(loop, L_AFTER) != 0
+    low, high = _leave_by(vocabulary, loop)
+    if low | high != 0:
+        base = base_of(grammar, automaton, vocabulary, register, loop)
+        # Tokens that begin with a byte which leaves the loop have to be looked at, but for those decided after it.
+        first_low, first_high = low & load_i64(next_bytes, 0), high & load_i64(next_bytes, 1)
+        if after:
+            first_low &= ~load_i64(other, L_FIRST)
+            first_high &= ~load_i64(other, L_FIRST + 1)
+        if base >= 0 and _most_begin(vocabulary, first_low, first_high)[1] < MANY_BEGIN:
+            told = 1
+            _add_trie(job, SUFFIXES, low, high, base, register, 1, MOST_BEFORE)
+            _add_trie(job, SUBTREES, first_low, first_high, base, register, 0, 0)
+            store_i64(next_bytes, 0, load_i64(next_bytes, 0) & ~first_low)
+            store_i64(next_bytes, 1, load_i64(next_bytes, 1) & ~first_high)
+    if after and (load_i64(other, L_FIRST_TEXT) == 0 or load_i64(other, L_SELF) != 0):
+        low, high = _leave_by(vocabulary, other)
+        # The table has the suffixes from the first byte of each kind on, which must not be the token's first.
+        first_low, first_high = load_i64(other, L_FIRST), load_i64(other, L_FIRST + 1)
+        once = (low & first_low) | (high & first_high) == 0
+        many = _most_begin(vocabulary, first_low, first_high)[0] >= load_i64(vocabulary, V_RANKS) // FEW_AFTER
+        if low | high != 0 and once and many:
+            reached = load_i64(other, L_REACHED)
+            near = load_i64(other, L_STATES)
+            base = base_of(grammar, automaton, vocabulary, reached, other)
+            if base >= 0:
+                told |= 2
+                # The state after the first byte alone may be another one than that after more.
+                _add_trie(job, FAR, low, high, base, reached, 1 if base == near else 2, MOST_BEFORE)
+                if base != near:
+                    _add_trie(job, NEAR, low, high, near, reached, 1, 1)
+    return told
 
 
 @helper
 def has_tries(job):  # type: ignore[no-untyped-def]
-    """Is any subtree or suffix left?"""
-    more = load_i64(job, J_SUBTREES) | load_i64(job, J_SUBTREES + 1)
-    return more | load_i64(job, J_SUFFIXES) | load_i64(job, J_SUFFIXES + 1) != 0
-
-
-@helper
-def _next_set(job):  # type: ignore[no-untyped-def]
-    """Where the set that is being walked begins."""
-    more = load_i64(job, J_SUBTREES) | load_i64(job, J_SUBTREES + 1)
-    return J_SUBTREES if more != 0 else J_SUFFIXES
+    """Is any trie left?"""
+    more = 0
+    for kind in range(TRIE_KINDS):
+        more |= load_i64(trie_at(job, kind), TRIE_BYTES) | load_i64(trie_at(job, kind), TRIE_BYTES_HIGH)
+    return more != 0
 
 
 @helper
 def next_trie(vocabulary, job):  # type: ignore[no-untyped-def]
-    """(whether of suffixes, word of a root whose one child is its node, or without one): what is to be walked."""
-    at = _next_set(job)
-    low = load_i64(job, at)
-    byte = count_trailing_zeros(low) if low != 0 else 64 + count_trailing_zeros(load_i64(job, at + 1))
-    inner = at == J_SUFFIXES
-    node = load_i32(load_i64(vocabulary, V_SUFFIX_BYTE if inner else V_BYTE_NODE), byte)
-    return inner, (node << 32) | (1 << 16) if node >= 0 else 0
+    """(its kind, word of a root whose one child is its node, or without one): what is to be walked."""
+    kind = 0
+    while load_i64(trie_at(job, kind), TRIE_BYTES) | load_i64(trie_at(job, kind), TRIE_BYTES_HIGH) == 0:
+        kind += 1
+    trie = trie_at(job, kind)
+    low = load_i64(trie, TRIE_BYTES)
+    byte = count_trailing_zeros(low) if low != 0 else 64 + count_trailing_zeros(load_i64(trie, TRIE_BYTES_HIGH))
+    node = load_i32(load_i64(vocabulary, V_BYTE_NODE if kind == SUBTREES else V_SUFFIX_BYTE), byte)
+    return kind, (node << 32) | (1 << 16) if node >= 0 else 0
 
 
 @helper
-def end_trie(job):  # type: ignore[no-untyped-def]
+def end_trie(job, kind):  # type: ignore[no-untyped-def]
     """What `next_trie` names has been walked."""
-    at = _next_set(job)
-    low, high = load_i64(job, at), load_i64(job, at + 1)
-    store_i64(job, at, low & (low - 1))
+    trie = trie_at(job, kind)
+    low, high = load_i64(trie, TRIE_BYTES), load_i64(trie, TRIE_BYTES_HIGH)
+    store_i64(trie, TRIE_BYTES, low & (low - 1))
     if low == 0:
-        store_i64(job, at + 1, high & (high - 1))
+        store_i64(trie, TRIE_BYTES_HIGH, high & (high - 1))
 
 
 @helper
-def nodes_of(vocabulary, inner):  # type: ignore[no-untyped-def]
-    """The table of trie nodes that a walk goes through."""
-    return load_i64(vocabulary, V_SUFFIX_NODE if inner else V_NODE)
+def fill_sets(loop, sets):  # type: ignore[no-untyped-def]
+    """What `add_suffix_tokens` needs at `sets` besides the bytes inside the loop: those after a first byte, and these.
+
+    256 bytes each, as `undecided.fill_stay` makes them.
+    """
+    other = loop + 8 * LOOP_WORDS
+    fill_bytes(load_i64(other, L_STAY), load_i64(other, L_STAY + 1), load_i64(other, L_TEXT), sets + 256)
+    fill_bytes(load_i64(other, L_FIRST), load_i64(other, L_FIRST + 1), load_i64(other, L_FIRST_TEXT), sets + 512)
 
 
 @helper
-def is_inside(vocabulary, stay, entry):  # type: ignore[no-untyped-def]
-    """Do all bytes before the suffix of an entry lie within the loop, whose 256 bytes are at `stay`?"""
+def _is_inside(vocabulary, stay, first, entry):  # type: ignore[no-untyped-def]
+    """Do all bytes before the suffix of an entry lie within the 256 bytes at `stay`, the first of them in `first`?"""
     record = load_i64(entry, 0)
     before = record >> 56
-    outside = 0
-    for i in range(RECORD_BYTES):
+    outside = 1 - load_u8(first, record & 0xFF)
+    for i in range(1, RECORD_BYTES):
         outside |= (1 - load_u8(stay, (record >> (8 * i)) & 0xFF)) << i
     if outside & ((1 << min(before, RECORD_BYTES)) - 1) != 0:
         return False
@@ -286,13 +342,19 @@ def is_inside(vocabulary, stay, entry):  # type: ignore[no-untyped-def]
 
 
 @helper
-def add_suffix_tokens(vocabulary, stay, node, mask):  # type: ignore[no-untyped-def]
-    """Set the bits of the tokens that end at a node of the suffixes; returns how many were looked at."""
+def add_suffix_tokens(vocabulary, job, kind, sets, node, mask):  # type: ignore[no-untyped-def]
+    """Set the bits of the tokens that end at a node of the suffixes; returns how many were looked at.
+
+    `sets`: the bytes inside the loop, and what `fill_sets` adds.
+    """
+    trie = trie_at(job, kind)
+    least, most = load_i64(trie, TRIE_LEAST), load_i64(trie, TRIE_MOST)
+    stay, first = (sets, sets) if kind == SUFFIXES else (sets + 256, sets + 512)
     starts = load_i64(vocabulary, V_SUFFIX_TOKEN_START)
     begin, end = load_i32(starts, node), load_i32(starts, node + 1)
     entries = load_i64(vocabulary, V_SUFFIX_TOKENS)
     for i in range(begin, end):
         entry = entries + 8 * ENTRY_WORDS * i
-        if is_inside(vocabulary, stay, entry):
+        if least <= load_i64(entry, 0) >> 56 <= most and _is_inside(vocabulary, stay, first, entry):
             set_bit(mask, load_i64(entry, 1) & 0xFFFFFFFF)
     return end - begin

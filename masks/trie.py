@@ -5,8 +5,8 @@ strings have adjacent ranks). In the trie the children of a node are neighbours,
 than their bytes: in preorder (llguidance's layout, FIELD 3.1) each sibling is somewhere else in memory.
 
 For wide states (`masks.wide`) the tokens that contain a byte of some range are kept as bitmaps: a
-segment tree over the 256 byte values, so that any range of bytes is the OR of at most 14 rows. They are in
-id order, which a mask is made of.
+segment tree over the 256 byte values, so that any range of bytes is the OR of at most 14 rows, and a few sets of
+bytes. They are in id order, which a mask is made of.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     V_RANK_BYTES,  # uint8[...] the tokens' bytes in rank order
     V_ID_RANK,  # int32[size] rank of a text token
     V_RECORD,  # int64[ranks] the first RECORD_BYTES, zeros after them; in the highest byte length | RECORD_VALID
-    V_PRESENCE,  # int64[513][words] row i: tokens with a byte of segment i; row 256 + b: byte b; 1: any byte; 0: none
+    V_PRESENCE,  # int64[ROWS][words] row i: tokens with a byte of segment i; row 256 + b: byte b; 1: any byte; 0: none
     V_REST,  # the same of each token without its first byte
     V_BEGIN,  # the same of each token's first byte alone
     V_VALID,  # int64[words] tokens that are valid UTF-8 text, the last code point perhaps cut short
@@ -68,11 +68,28 @@ SAME_TOKENS = 1 << 9  # several tokens end there
 RECORD_BYTES = 7
 RECORD_LENGTH = 15  # the length, RECORD_BYTES + 1 where it is more than RECORD_BYTES
 RECORD_VALID = 1 << 4  # the token is in V_VALID
-#: The row of PRESENCE and REST of the ASCII bytes that are no letter, digit, hyphen or underscore.
-PUNCTUATION = 512
-_WORD_BYTES = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
-PUNCTUATION_LOW = ~sum(1 << b for b in _WORD_BYTES if b < 64)  # as int64 words
-PUNCTUATION_HIGH = ~sum(1 << (b - 64) for b in _WORD_BYTES if b >= 64)
+
+
+def ascii_words(some: bytes) -> tuple[int, int]:
+    """A set of ASCII bytes as two int64 words."""
+    low, high = np.packbits([byte in some for byte in range(128)], bitorder="little").view("<i8").tolist()
+    return low, high
+
+
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_WORD_BYTES = _LETTERS + _LETTERS.lower() + b"-0123456789_"
+#: Sets of ASCII bytes that many languages leave out whole. They have rows of their own after those of the segments.
+NAMED_SETS = (
+    bytes(byte for byte in range(128) if byte not in _WORD_BYTES),
+    bytes(byte for byte in range(128) if byte not in _WORD_BYTES + b" "),
+    _LETTERS,
+    _LETTERS.lower(),
+    b"0123456789",
+)
+NAMED_LOW, NAMED_HIGH = zip(*map(ascii_words, NAMED_SETS), strict=True)
+#: The first of these rows. Before them there are those of the segments: row i has the segments 2i and 2i + 1.
+NAMED = 512
+ROWS = NAMED + len(NAMED_SETS)
 
 
 @kernel("int64(uint8[::1], int32[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1])")
@@ -217,10 +234,11 @@ def _fill_bitmaps(data, start, place, presence, rest, begin, valid, length, leng
         for i in range(255, 0, -1):
             for w in range(table.shape[1]):
                 table[i, w] = table[2 * i, w] | table[2 * i + 1, w]
-        for byte in range(128):
-            if ((PUNCTUATION_LOW if byte < 64 else PUNCTUATION_HIGH) >> (byte & 63)) & 1 != 0:
-                for w in range(table.shape[1]):
-                    table[PUNCTUATION, w] |= table[256 + byte, w]
+        for i in range(len(NAMED_LOW)):
+            for byte in range(128):
+                if ((NAMED_LOW[i] if byte < 64 else NAMED_HIGH[i]) >> (byte & 63)) & 1 != 0:
+                    for w in range(table.shape[1]):
+                        table[NAMED + i, w] |= table[256 + byte, w]
     for k in range(1, length.shape[0]):
         for w in range(length.shape[1]):
             length[k, w] |= length[k - 1, w]
@@ -332,7 +350,7 @@ class VocabularyTables:
         rank_words = max(1, -(-ranks // 64))
         block = Block(V_FIELDS)
         fields = V_PRESENCE, V_REST, V_BEGIN, V_LENGTH, V_VALID
-        maps = [np.zeros((n, words), np.int64) for n in (513, 513, 513, max(longest, 1) + 1, 1)]
+        maps = [np.zeros((n, words), np.int64) for n in (ROWS, ROWS, ROWS, max(longest, 1) + 1, 1)]
         presence, rest, begin, length, valid = maps
         _fill_bitmaps(data, rank_start, rank_id, presence, rest, begin, valid[0], length, lengths)
         for field, bitmap in zip(fields, maps, strict=True):

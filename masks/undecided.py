@@ -78,8 +78,14 @@ def keep_first_bytes(vocabulary, next_bytes, ranks):  # type: ignore[no-untyped-
 
 
 @helper
+def fill_bytes(low, high, text, into):  # type: ignore[no-untyped-def]
+    """Set the 256 bytes at `into` to 1 for those of a set, to 0 for others."""
+    for byte in range(256):
+        bits = low if byte < 64 else high if byte < 128 else -text
+        store_u8(into, byte, (bits >> (byte & 63)) & 1)
+
+
+@helper
 def fill_stay(loop, stay):  # type: ignore[no-untyped-def]
     """Set the 256 bytes at `stay` to 1 for the bytes inside the loop, to 0 for others."""
-    for byte in range(256):
-        bits = load_i64(loop, L_STAY + (byte >> 6)) if byte < 128 else -load_i64(loop, L_TEXT)
-        store_u8(stay, byte, (bits >> (byte & 63)) & 1)
+    fill_bytes(load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), load_i64(loop, L_TEXT), stay)

@@ -33,7 +33,6 @@ from .layout import (
     G_TOKEN_IDS,
     HEAD_WORDS,
     IDLE,
-    J_BASE,
     J_CURSOR,
     J_DIRTY,
     J_GRAMMAR,
@@ -50,6 +49,9 @@ from .layout import (
     NEXT_HEAD,
     RANKS,
     SELECT,
+    SUBTREES,
+    TRIE_REGISTER,
+    TRIE_STATE,
     TRIES,
 )
 from .machine import (
@@ -65,19 +67,21 @@ from .machine import (
 )
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
 from .path import TOKEN_COST, add_tokens, set_bit, step_fast, step_slow
-from .suffixes import add_suffix_tokens, end_trie, has_tries, next_trie, nodes_of
+from .suffixes import add_suffix_tokens, end_trie, has_tries, next_trie, trie_at
 from .trie import (
     RECORD_BYTES,
     RECORD_LENGTH,
     RECORD_VALID,
     TOKEN_ENDS,
     V_FIRST_RANK,
+    V_NODE,
     V_RANK_BYTES,
     V_RANK_ID,
     V_RANK_START,
     V_RANK_WORDS,
     V_RECORD,
     V_ROOT,
+    V_SUFFIX_NODE,
 )
 from .walk_begin import begin_head, find_wide, select_undecided
 
@@ -92,15 +96,16 @@ def _may_end_token(batch, grammar, depth):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _walk_trie(batch, grammar, automaton, lazy, vocabulary, packed, inner, fuel):  # type: ignore[no-untyped-def]
-    """Go on below the root of word `packed`, in the trie of the suffixes (`inner`) or of the tokens.
+def _walk_trie(batch, grammar, automaton, lazy, vocabulary, packed, kind, fuel):  # type: ignore[no-untyped-def]
+    """Go on below the root of word `packed`, in the trie that `masks.suffixes` has of this kind.
 
     Returns the fuel left; J_UNFINISHED says whether it ran out first.
     """
     job = load_i64(batch, B_JOB)
     total = load_i64(batch, B_JOB_TOTAL)
-    table = nodes_of(vocabulary, inner)
-    stay = load_i64(batch, B_JOB_SELECTION)
+    inner = kind != SUBTREES
+    table = load_i64(vocabulary, V_SUFFIX_NODE if inner else V_NODE)
+    sets = load_i64(batch, B_JOB_SELECTION)
     children = load_i64(batch, B_JOB_CHILDREN)
     edges = section(automaton, AT_EDGES)
     dense = section(automaton, AT_DENSE)
@@ -121,8 +126,9 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, packed, inner, fuel)
         child, end = packed & 0xFFFFFFFF, packed >> 32
     else:
         depth = base
-        store_i64(states, base, load_i64(job, J_BASE) if inner else load_i64(states, 0))
-        store_i64(registers, base, load_i64(registers, 0))
+        if inner:
+            store_i64(states, base, load_i64(trie_at(job, kind), TRIE_STATE))
+            store_i64(registers, base, load_i64(trie_at(job, kind), TRIE_REGISTER))
     while True:
         if child == end:
             if depth == base:
@@ -155,7 +161,7 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, packed, inner, fuel)
                 continue
         if packed & TOKEN_ENDS != 0 and _may_end_token(batch, grammar, depth + 1):
             if inner:
-                fuel -= add_suffix_tokens(vocabulary, stay, child - 1, total)
+                fuel -= add_suffix_tokens(vocabulary, job, kind, sets, child - 1, total)
             else:
                 add_tokens(vocabulary, child - 1, packed, total)
         if packed & (0xFFFF << 16) != 0:
@@ -369,15 +375,15 @@ def run_job(batch, fuel):  # type: ignore[no-untyped-def]
             fuel = _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel)
         else:
             # One place calls `_walk_trie`: the whole trie is what is below its root.
-            inner, packed = False, load_i64(vocabulary, V_ROOT)
+            kind, packed = SUBTREES, load_i64(vocabulary, V_ROOT)
             if stage == TRIES:
-                inner, packed = next_trie(vocabulary, job)
-            fuel = _walk_trie(batch, grammar, automaton, lazy, vocabulary, packed, inner, fuel)
+                kind, packed = next_trie(vocabulary, job)
+            fuel = _walk_trie(batch, grammar, automaton, lazy, vocabulary, packed, kind, fuel)
         if load_i64(job, J_UNFINISHED):
             unfinished = True
             break
         if stage == TRIES:
-            end_trie(job)
+            end_trie(job, kind)
         if has_tries(job):
             store_i64(job, J_PATH_LENGTH, -1)
             store_i64(job, J_STAGE, TRIES)

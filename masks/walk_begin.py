@@ -54,13 +54,14 @@ from .layout import (
     SELECT,
     TRIE,
 )
+from .loop_sets import begin_finding, loop_work
 from .machine import AT_LAZY_LOOP, add_head, close, head_at, top_register, top_state
 from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, section, store_i64
 from .path import CONFIG_COST, config_of
 from .select import begin_selection, select_some
-from .suffixes import choose_tries, leave_out, no_tries
+from .suffixes import choose_tries, fill_sets, has_tries, no_tries
 from .undecided import fill_stay
-from .wide import MIN_CLASS_TOKENS, MIN_WIDE_BYTES, add_next_bytes, begin_finding, find_loops, loop_work
+from .wide import MIN_CLASS_TOKENS, MIN_WIDE_BYTES, add_first_bytes, add_next_bytes, find_loops
 
 
 @helper
@@ -176,19 +177,16 @@ def find_wide(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no-u
                 return work
     if wide:
         # Which first bytes are alive.
-        next_bytes = config_of(batch, 1)
+        next_bytes, told = config_of(batch, 1), 0
         for word in range(4):
             store_i64(next_bytes, word, -1 if lazy else 0)
         if not lazy:
-            one = load_i64(batch, B_SCRATCH)
-            store_i64(one, CONFIG_HEADS, 1)
-            for word in range(HEAD_WORDS):
-                store_i64(head_at(one, 0), word, load_i64(head, word))
-            add_next_bytes(grammar, automaton, one, next_bytes)
-            choose_tries(grammar, automaton, vocabulary, job, loop, top_state(head), top_register(head), next_bytes)
+            add_first_bytes(grammar, automaton, top_state(head), top_register(head), loop, next_bytes)
+            told = choose_tries(grammar, automaton, vocabulary, job, loop, top_register(head), next_bytes)
+        total = load_i64(batch, B_JOB_TOTAL)
         rows = begin_selection(
             grammar, vocabulary, loop, next_bytes,
-            load_i64(batch, B_JOB_SELECTION), load_i64(batch, B_JOB_TOTAL), load_i64(batch, B_JOB_UNDECIDED),
+            load_i64(batch, B_JOB_SELECTION), total, load_i64(batch, B_JOB_UNDECIDED), total, told,
         )  # fmt: skip
         store_i64(job, J_ROWS, rows)
         store_i64(job, J_ACCEPTED, 0)
@@ -205,13 +203,12 @@ def find_wide(batch, grammar, automaton, lazy, vocabulary):  # type: ignore[no-u
 def select_undecided(batch, vocabulary):  # type: ignore[no-untyped-def]
     """Go on choosing the tokens that must be walked one by one. Returns the work done."""
     job = load_i64(batch, B_JOB)
-    left_out = 0
-    if load_i64(job, J_SORTING) != 0 and load_i64(job, J_CURSOR) == 0:
-        left_out = leave_out(vocabulary, job, load_i64(batch, B_JOB_UNDECIDED))
     work, answer = select_some(batch, vocabulary, config_of(batch, 1))
-    work += left_out
+    loop, sets = load_i64(job, J_LOOP), load_i64(batch, B_JOB_SELECTION)
     if answer > 0:
-        fill_stay(load_i64(job, J_LOOP), load_i64(batch, B_JOB_SELECTION))
+        fill_stay(loop, sets)
+        if has_tries(job):
+            fill_sets(loop, sets)
         store_i64(job, J_STAGE, RANKS)
     elif answer < 0:
         no_tries(job)

@@ -11,10 +11,12 @@ from wide_vocabulary import END, VOCABULARY
 from stepmask.grammar.gbnf import gbnf
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.regex import regex
+from stepmask.masks.batch import Batch
 from stepmask.masks.compiled import compile
 from stepmask.masks.layout import COUNT_WORK
 from stepmask.masks.matcher import Matcher
 
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PATTERNS = [
     '"[^"\\\\]*"',
     '"(?:[^"\\\\\\x00-\\x1f]|\\\\["\\\\nt]){0,40}"',
@@ -47,6 +49,12 @@ PATTERNS = [
     r"(?=.*[A-Z])(?=.*[0-9])(?=.*[a-z])[^,\n]{3,}",
     r"(?:[^\nя]*[cd]){2}[^\n]*я.",
     r"(?:\S+\s+){0,40}\S+",
+    # A byte that leaves the set leads to a state that has fewer; a first byte leads to another loop, left by others.
+    r"[a-z0-9._,;+-]+/[a-z0-9-]+(?:[.][a-z0-9-]+)*",
+    r"(?:-[ ;][^\n;]+[\n;])*",
+    r"(?:a[ /][^;]*;)*",
+    r'(?:é ?[^",]+[",])*',
+    r"(?:\w+[ ,])*x[0-9]*[^0-9 ]+",
 ]
 
 
@@ -93,6 +101,48 @@ def test_what_a_class_leads_to(pattern: str) -> None:
         if not text or matcher.accept_bytes(text.encode()):
             mask = tokens_of(matcher.mask())
             assert mask == {token for token in range(_HAN_WORDS.size) if matcher.allows(token)}
+
+
+def work_of_mask(pattern: str, before: bytes, *more: bytes) -> int:
+    """Units of work of the mask after a text, which is compared with `allows`; `more`: the tokens but single bytes."""
+    vocabulary = byte_vocabulary(*more) if more else VOCABULARY
+    compiled = compile(regex(pattern), vocabulary, Limits(max_eager_contexts=0), use_cache=False)
+    batch = Batch(vocabulary, 1, None)
+    slot = batch.add(compiled)
+    assert batch.accept_bytes(slot, before)
+    begin = batch.counters["work"]
+    mask = tokens_of(batch.mask(slot))
+    work = batch.counters["work"] - begin
+    assert mask == {token for token in range(vocabulary.size) if batch.allows(slot, token)}
+    return work
+
+
+WORDS = [f"{first}{second}{third}" for first in LETTERS for second in LETTERS for third in "abc"]
+
+
+def test_few_tokens_after_a_first_byte_are_walked_by_themselves() -> None:
+    """No token begins with `@`, so nothing is to be found out of the full stops after one."""
+    words = [f"{word}.{word}%{word[0]}".encode() for word in WORDS]
+    assert work_of_mask(r"[a-z0-9.%+]+@[a-z0-9-]+(\.[a-z0-9-]+)*;", b"j", *words) < len(words) // 4
+
+
+def test_tokens_of_several_heads_are_walked_once() -> None:
+    """What the repeat accepts, or the word after it, is not looked at again for the other one."""
+    assert work_of_mask(r"(\S+\s+){0,199}\S+", b"") < VOCABULARY.size
+
+
+def test_suffixes_after_a_first_byte_are_walked_once() -> None:
+    """A space leads to the loop that the tokens leave: by their suffixes, as those do that begin in it."""
+    words = [f" {word};".encode() for word in WORDS]
+    work = work_of_mask("(?:- [^;]+;x)*", b"-", *words, *(word[:-1] for word in words))
+    assert work < 2 * len(words)
+
+
+def test_narrow_states_are_not_looked_into() -> None:
+    """Of a state of few bytes it is soon known that it is not wide, however many states these lead to."""
+    names = "|".join(word + suffix for word in WORDS for suffix in ("lia", "mon", "nus"))
+    others = [f"0{word}{i}".encode() for word in WORDS for i in range(3)]
+    assert work_of_mask(f"(?:{names})+", b"k", *others) < 420
 
 
 def test_states_of_two_classes_do_not_walk_the_trie() -> None:
