@@ -110,6 +110,9 @@ def exact_loops(automaton: Automaton, sizes: npt.NDArray[np.int64]) -> npt.NDArr
     """
     exact = np.zeros(automaton.n_states, np.uint8)
     _exact_states(automaton.address, automaton.n_states, sizes, exact)
+    spread = automaton["state_flags"] & SPREAD != 0
+    if not spread.any():
+        return exact
     loop, frame = automaton["state_loop"].astype(np.int64), automaton["state_frame"]
     # What a SPREAD state's class leads to loops on it too, or on a larger one, whose other code points are alive.
     group = frame * len(sizes) + loop
@@ -117,7 +120,6 @@ def exact_loops(automaton: Automaton, sizes: npt.NDArray[np.int64]) -> npt.NDArr
     np.minimum.at(least, group[loop >= 0], exact[loop >= 0])
     largest = np.full(len(automaton["frame_kind"]), len(sizes))
     np.minimum.at(largest, frame[loop >= 0], loop[loop >= 0])
-    spread = automaton["state_flags"] & SPREAD != 0
     exact[spread] = least[group[spread]] & (loop[spread] == largest[frame[spread]])
     return exact
 
@@ -130,20 +132,33 @@ def spread_bytes(automaton: Automaton) -> tuple[npt.NDArray[np.int32], npt.NDArr
     loop, frame, flags = automaton["state_loop"], automaton["state_frame"], automaton["state_flags"]
     spread = np.flatnonzero(flags & SPREAD)
     group = np.full(len(loop), -1, np.int32)
-    pairs, numbers = np.unique(np.stack([frame[spread], loop[spread]]), axis=1, return_inverse=True)
+    if not len(spread):
+        return group, np.zeros((0, SPREAD_WORDS), np.int64)
+    # A pair as one number: to sort columns takes many times as long.
+    most = int(loop.max()) + 1
+    keys, numbers = np.unique(frame[spread].astype(np.int64) * most + loop[spread], return_inverse=True)
     group[spread] = numbers.reshape(-1)
-    entries = np.zeros((pairs.shape[1], SPREAD_WORDS), np.int64)
+    entries = np.zeros((len(keys), SPREAD_WORDS), np.int64)
     alive = automaton["dense"].reshape(-1, automaton.n_classes) >= 0
     # In other states no string of the class goes on for certain; in these all have dense rows.
     kept = np.flatnonzero((loop >= 0) & (flags & (HAS_CALLS | HAS_OPERATIONS) == 0) & (automaton["edges"] >= 0))
-    kept = kept[np.argsort(frame[kept], kind="stable")]
-    bounds = np.searchsorted(frame[kept], pairs[0]), np.searchsorted(frame[kept], pairs[0], "right")
-    for number, (klass, begin, end) in enumerate(zip(pairs[1], *bounds, strict=True)):
-        states = kept[begin:end]
-        states = states[loop[states] <= klass]
-        some = alive[automaton["edges"][states]].any(axis=0)[automaton["byte_class"]]
-        entries[number, :4] = np.packbits(some, bitorder="little").view(np.int64)
-        entries[number, 4] = (flags[states] & FINAL).any()
+    if not len(kept):
+        return group, entries
+    key = frame[kept].astype(np.int64) * most + loop[kept]
+    order = np.argsort(key, kind="stable")
+    kept, key = kept[order], key[order]
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    some = np.logical_or.reduceat(alive[automaton["edges"][kept]], starts, axis=0)
+    ends = np.logical_or.reduceat(flags[kept] & FINAL != 0, starts)
+    own = key[starts]
+    for i in (1 + np.flatnonzero(own[1:] // most == own[:-1] // most)).tolist():  # larger classes come first
+        some[i] |= some[i - 1]
+        ends[i] |= ends[i - 1]
+    at = np.searchsorted(own, keys, "right") - 1
+    there = (at >= 0) & (own[at] // most == keys // most)
+    bits = np.packbits(some[at[there]][:, automaton["byte_class"]], axis=1, bitorder="little")
+    entries[there, :4] = np.ascontiguousarray(bits).view(np.int64)
+    entries[there, 4] = ends[at[there]]
     return group, entries
 
 
