@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loop_oracles import staying
 
-from stepmask.grammar.loops import _class_edges, _staying
+from stepmask.grammar.loops import _staying, class_edges
 from stepmask.grammar.ranges import normalise
 from stepmask.masks.warm_up import warm_up
 
@@ -80,7 +80,7 @@ def check(problem: dict[str, Any]) -> int:
     warm_up()
     points, candidates = problem["points"], problem["candidates"]
     columns = [problem[name] for name in ("byte_class", "edges", "dense", "single_byte", "single_target", "n_classes")]
-    edges: Any = _class_edges(normalise([(point, point) for point in points]))
+    edges: Any = class_edges(normalise([(point, point) for point in points]))
     answer = np.asarray(_staying(*columns, *edges, np.array(candidates, np.int32)))
     found = set(np.flatnonzero(answer).tolist())
     assert found == staying(lambda state, byte: next_state(problem, state, byte), points, candidates)
