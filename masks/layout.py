@@ -437,7 +437,7 @@ L_LIMIT = 4  # ... for strings of at most so many code points
 L_EXACT = 5  # 1 where longer strings of these are certainly dead
 L_LEAVE = 6  # 4 words: the other bytes that may come next
 L_STATES = 10  # the states among which it stays
-MAX_LOOP_STATES = 24
+MAX_LOOP_STATES = 64
 L_AFTER = L_STATES + MAX_LOOP_STATES + 1  # 1 where the words after these describe the state after one of the L_FIRST
 L_SELF = L_AFTER + 1  # 1 where it stays in its own state on all of L_STAY (and L_TEXT)
 L_FIRST = L_SELF + 1  # 2 words: ASCII bytes that all lead to that state
@@ -457,8 +457,12 @@ NO_LIMIT = 1 << 40
     MEMO_TURN,  # 1 + turn in which the next set is being found, 0: it has not begun
     MEMO_STATE,  # state that comes next in that turn
     MEMO_SPENT,  # byte edges that have been looked at
-    MEMO_HEAD,
-) = range(8)
+    MEMO_LED,  # 2 words: bytes that led to new states in the first turn
+    MEMO_LED_HIGH,
+    MEMO_LED_TEXT,  # 1 where code points above U+007F did
+    MEMO_CUTS,  # for each of L_STATES, in the first turn: the kind of byte without which it is not reached, or -1
+) = range(11)
+MEMO_HEAD = MEMO_CUTS + MAX_LOOP_STATES
 MAX_SETS = 40  # that are asked for
 MEMO_ENTRY = MAX_LOOP_STATES + 6  # words of each: L_STAY, L_TEXT, L_ASKED, L_AGAIN, then L_STATES with their number
 MEMO_WORDS = MEMO_HEAD + MAX_SETS * MEMO_ENTRY

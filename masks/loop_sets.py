@@ -22,9 +22,12 @@ from .layout import (
     MAX_LOOP_STATES,
     MAX_SETS,
     MEMO_CALL,
+    MEMO_CUTS,
     MEMO_DONE,
     MEMO_ENTRY,
     MEMO_HEAD,
+    MEMO_LED,
+    MEMO_LED_TEXT,
     MEMO_LEFT,
     MEMO_SPENT,
     MEMO_STATE,
@@ -33,7 +36,7 @@ from .layout import (
 )
 from .machine import AT_CALL_FRAME, AT_CALL_START, AT_FRAME_FIRST, delta, flags_of, restart_of
 from .memory import count_bits, load_i32, load_i64, section, store_i64
-from .stays import after_byte, keep_both, text_stays
+from .stays import after_byte, keep_both, local_step, text_stays
 from .trie import V_WORDS
 
 #: Byte edges of neighbouring bytes that are looked at in the time of one of the walk's (`bench/fuel.py`).
@@ -42,6 +45,9 @@ EDGES_A_UNIT = 2
 FOUND_AT_ONCE = 256
 #: Byte edges that are looked at in all, for each word of a mask: past that walking is the shorter way.
 MOST_EDGES_A_WORD = 32
+#: Letters, bytes from 0x40 on, and the space: a set without one of them leaves many tokens to be walked one by one.
+COMMON_HIGH = 0x07FFFFFE07FFFFFE
+COMMON_LOW = 1 << 0x20
 #: Weight of all ASCII bytes and all other code points.
 ALL = 256
 
@@ -126,12 +132,52 @@ def _without_leading_away(automaton, loop, state, start, follow, low, high):  # 
 
 
 @helper
-def _stays(automaton, vocabulary, kinds, loop, register, only, follow, memo, least, text):  # type: ignore[no-untyped-def]
+def _is_common(kinds, kind):  # type: ignore[no-untyped-def]
+    """Is one of the bytes of this kind in many tokens?"""
+    members = kinds + 8 * (KIND_BYTES + 4 * kind)
+    return (load_i64(members, 0) & COMMON_LOW) | (load_i64(members, 1) & COMMON_HIGH) != 0
+
+
+@helper
+def _note_new(kinds, loop, memo, before, parent, kind):  # type: ignore[no-untyped-def]
+    """What led to the states that were added after the `before` first ones, from `parent`: MEMO_LED, MEMO_CUTS.
+
+    They are cut off by bytes of this kind, if it is a single one that is in few tokens; else as the parent is.
+    `kind` -1: code points above U+007F led there.
+    """
+    count = load_i64(loop + 8 * L_STATES, MAX_LOOP_STATES)
+    if before == count:
+        return
+    cut = load_i64(memo, MEMO_CUTS + parent)
+    if kind < 0:
+        store_i64(memo, MEMO_LED_TEXT, 1)
+    else:
+        members = kinds + 8 * (KIND_BYTES + 4 * kind)
+        low, high = load_i64(members, 0), load_i64(members, 1)
+        store_i64(memo, MEMO_LED, load_i64(memo, MEMO_LED) | low)
+        store_i64(memo, MEMO_LED + 1, load_i64(memo, MEMO_LED + 1) | high)
+        if count_bits(low) + count_bits(high) == 1 and not _is_common(kinds, kind):
+            cut = kind
+    for i in range(before, count):
+        store_i64(memo, MEMO_CUTS + i, cut)
+
+
+@helper
+def _led_astray(loop, memo):  # type: ignore[no-untyped-def]
+    """Were states added in the first turn by bytes, or code points, that were dropped since?"""
+    low = load_i64(memo, MEMO_LED) & ~load_i64(loop, L_STAY)
+    high = load_i64(memo, MEMO_LED + 1) & ~load_i64(loop, L_STAY + 1)
+    return low | high != 0 or load_i64(memo, MEMO_LED_TEXT) > load_i64(loop, L_TEXT)
+
+
+@helper
+def _stays(automaton, vocabulary, kinds, loop, register, only, follow, memo, least, turn):  # type: ignore[no-untyped-def]
     """Shrink L_STAY and L_TEXT to what keeps L_STATES closed; at most `only` states, added as they are met.
 
     Once it weighs less than `least` the rest does not matter: it is empty then. False where it was interrupted: it goes
-    on from MEMO_STATE. `text`: all code points are known to stay. What holds for a state goes on to hold, as the set
-    only shrinks and the states only become more, so each of them is looked at once.
+    on from MEMO_STATE. In turn 4 all code points are known to stay. What holds for a state goes on to hold, as the set
+    only shrinks and the states only become more, so each of them is looked at once. But in turn 1, instead of a byte
+    that is in many tokens, one goes without which the state is not reached: the next turn sees what that comes to.
     """
     states = loop + 8 * L_STATES
     contexts = load_i64(automaton, H_FLAGS) & RECURSIVE != 0
@@ -147,14 +193,20 @@ def _stays(automaton, vocabulary, kinds, loop, register, only, follow, memo, lea
         low, high = load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1)
         if contexts and i > 1:
             low, high = _without_leading_away(automaton, loop, state, start, follow, low, high)
-        known = load_i64(states, MAX_LOOP_STATES)
+        count = load_i64(states, MAX_LOOP_STATES)
+        # Code points that go on from a state, and begin no other item there, lead where they do from the first one.
+        known = load_i64(states, 0) if i > 1 else -1
+        if known >= 0 and restart_of(automaton, known, register) >= 0:
+            known = -1
         if (
             load_i64(loop, L_TEXT) != 0
-            and not text
-            and not text_stays(automaton, vocabulary, kinds, state, register, loop, only)
+            and turn != 4
+            and not text_stays(automaton, vocabulary, kinds, state, register, loop, only, known)
         ):
             store_i64(loop, L_TEXT, 0)
-            store_i64(states, MAX_LOOP_STATES, known)
+            store_i64(states, MAX_LOOP_STATES, count)
+        if turn == 1:
+            _note_new(kinds, loop, memo, count, i - 1, -1)
         looked = 0
         for kind in range(load_i64(kinds, KIND_COUNT)):
             members = kinds + 8 * (KIND_BYTES + 4 * kind)
@@ -162,7 +214,14 @@ def _stays(automaton, vocabulary, kinds, loop, register, only, follow, memo, lea
                 looked += 1
                 byte = load_i64(kinds, KIND_FIRST + kind)
                 one, two = delta(automaton, state, byte), after_byte(automaton, start, byte)
-                if not keep_both(automaton, loop, one, two, register, only):
+                count = load_i64(states, MAX_LOOP_STATES)
+                kept = keep_both(automaton, kinds, loop, one, two, register, only)
+                if turn == 1:
+                    _note_new(kinds, loop, memo, count, i - 1, kind)
+                    cut = load_i64(memo, MEMO_CUTS + i - 1)
+                    if not kept and cut >= 0 and _is_common(kinds, kind):
+                        members = kinds + 8 * (KIND_BYTES + 4 * cut)
+                if not kept:
                     low &= ~load_i64(members, 0)
                     high &= ~load_i64(members, 1)
                     if weight_of(low, high, load_i64(loop, L_TEXT) != 0) < least:
@@ -212,11 +271,19 @@ def _take_set(loop, entry):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _take_all(loop):  # type: ignore[no-untyped-def]
-    """Begin with all bytes and code points."""
-    store_i64(loop, L_STAY, -1)
-    store_i64(loop, L_STAY + 1, -1)
-    store_i64(loop, L_TEXT, 1)
+def _take_all(automaton, kinds, loop, state, register):  # type: ignore[no-untyped-def]
+    """Begin with all bytes that may come next in the first state, and all code points above U+007F if any may."""
+    low = high = above = 0
+    for kind in range(load_i64(kinds, KIND_COUNT)):
+        if local_step(automaton, state, load_i64(kinds, KIND_FIRST + kind), register) >= 0:
+            members = kinds + 8 * (KIND_BYTES + 4 * kind)
+            low |= load_i64(members, 0)
+            high |= load_i64(members, 1)
+            above |= load_i64(members, 2) | load_i64(members, 3)
+    add_work(loop, load_i64(kinds, KIND_COUNT))
+    store_i64(loop, L_STAY, low)
+    store_i64(loop, L_STAY + 1, high)
+    store_i64(loop, L_TEXT, 1 if above != 0 else 0)
 
 
 @helper
@@ -253,9 +320,13 @@ def try_states(  # type: ignore[no-untyped-def]
     if turn > 0:
         _take_set(loop, entry)
     else:
-        _take_all(loop)
+        _take_all(automaton, kinds, loop, first, register)
         store_i64(states, 0, first)
         store_i64(states, 1, second)
+        for word in range(MEMO_LED, MEMO_LED_TEXT + 1):
+            store_i64(memo, word, 0)
+        store_i64(memo, MEMO_CUTS, -1)
+        store_i64(memo, MEMO_CUTS + 1, -1)
     # The second turn leaves out the states that only bytes led to that were dropped; the third has all bytes that lead
     # from the others to the others, some of which were dropped for want of an edge from one left out. In its place the
     # fourth has them where all code points are known to stay.
@@ -266,18 +337,18 @@ def try_states(  # type: ignore[no-untyped-def]
                 store_i64(states, MAX_LOOP_STATES, n)
             else:
                 turn += load_i64(loop, L_TEXT)
-                _take_all(loop)
+                _take_all(automaton, kinds, loop, first, register)
             store_i64(memo, MEMO_TURN, turn)
             store_i64(memo, MEMO_STATE, 0)
             store_i64(loop, L_AGAIN, again)
         most = load_i64(states, MAX_LOOP_STATES) if turn >= 3 else max(only, n)
-        if not _stays(automaton, vocabulary, kinds, loop, register, most, follow, memo, least, turn == 4):
+        if not _stays(automaton, vocabulary, kinds, loop, register, most, follow, memo, least, turn):
             store_i64(memo, MEMO_UNFINISHED, 1)
             _keep_set(loop, entry)
             return 0
         store_i64(memo, MEMO_TURN, 0)
         weight = _set_weight(loop)
-        if turn >= 3 or weight == 0 or (turn == 1 and (weight == ALL or load_i64(states, MAX_LOOP_STATES) == n)):
+        if turn >= 3 or weight == 0 or (turn == 1 and not _led_astray(loop, memo)):
             break
     _keep_set(loop, entry)
     store_i64(memo, MEMO_DONE, call + 1)

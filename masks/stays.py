@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from .._numba import helper
 from ..grammar.automaton import HAS_OPERATIONS
-from .layout import KIND_NEXT, KIND_OF, L_AGAIN, L_ASKED, L_STATES, L_WORK, MAX_LOOP_STATES
+from .layout import (
+    KIND_BYTES,
+    KIND_COUNT,
+    KIND_FIRST,
+    KIND_NEXT,
+    KIND_OF,
+    L_AGAIN,
+    L_ASKED,
+    L_STATES,
+    L_STAY,
+    L_WORK,
+    MAX_LOOP_STATES,
+)
 from .machine import delta, flags_of, restart_of
 from .members import asks, goes_on_with_any, may_go_on
-from .memory import load_i64, store_i64
+from .memory import count_bits, load_i64, store_i64
 from .trie import V_ABSENT
 
 #: Byte edges above U+007F that are looked at from one state: where more differ, its tokens are walked one by one.
@@ -26,7 +38,30 @@ def local_step(automaton, state, byte, register):  # type: ignore[no-untyped-def
 
 
 @helper
-def _keep_state(automaton, loop, state, register, only):  # type: ignore[no-untyped-def]
+def _narrows(automaton, kinds, loop, state, register):  # type: ignore[no-untyped-def]
+    """Are most bytes of L_STAY dead in `state`?
+
+    It would take them out of the set, so the one byte that leads to it goes instead: the last one of a string after
+    which free text does not go on as it likes.
+    """
+    total = count_bits(load_i64(loop, L_STAY)) + count_bits(load_i64(loop, L_STAY + 1))
+    kept, lost, looked = 0, 0, 0
+    n_kinds = load_i64(kinds, KIND_COUNT)
+    while looked < n_kinds and 2 * kept < total and 2 * lost <= total:
+        members = kinds + 8 * (KIND_BYTES + 4 * looked)
+        n = count_bits(load_i64(loop, L_STAY) & load_i64(members, 0))
+        n += count_bits(load_i64(loop, L_STAY + 1) & load_i64(members, 1))
+        if n > 0 and local_step(automaton, state, load_i64(kinds, KIND_FIRST + looked), register) >= 0:
+            kept += n
+        else:
+            lost += n
+        looked += 1
+    store_i64(loop, L_WORK, load_i64(loop, L_WORK) + looked)
+    return 2 * kept < total
+
+
+@helper
+def _keep_state(automaton, kinds, loop, state, register, only):  # type: ignore[no-untyped-def]
     """Is `state` one of L_STATES, or can it be added (fewer than `only` are there)? Not where members begin."""
     if state < 0 or flags_of(automaton, state) & HAS_OPERATIONS != 0:
         return False
@@ -44,7 +79,7 @@ def _keep_state(automaton, loop, state, register, only):  # type: ignore[no-unty
             if i == 0:
                 store_i64(loop, L_AGAIN, 1)
             return True
-    if n >= only:
+    if n >= only or _narrows(automaton, kinds, loop, state, register):
         return False
     store_i64(states, n, state)
     store_i64(states, MAX_LOOP_STATES, n + 1)
@@ -52,12 +87,12 @@ def _keep_state(automaton, loop, state, register, only):  # type: ignore[no-unty
 
 
 @helper
-def keep_both(automaton, loop, one, two, register, only):  # type: ignore[no-untyped-def]
+def keep_both(automaton, kinds, loop, one, two, register, only):  # type: ignore[no-untyped-def]
     """`_keep_state` for those of two targets that exist; False where neither does."""
     if one < 0 and two < 0:
         return False
-    return (one < 0 or _keep_state(automaton, loop, one, register, only)) and (
-        two < 0 or _keep_state(automaton, loop, two, register, only)
+    return (one < 0 or _keep_state(automaton, kinds, loop, one, register, only)) and (
+        two < 0 or _keep_state(automaton, kinds, loop, two, register, only)
     )
 
 
@@ -67,7 +102,7 @@ def after_byte(automaton, state, byte):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # type: ignore[no-untyped-def]
+def _text_stays(automaton, vocabulary, kinds, state, register, loop, only, known):  # type: ignore[no-untyped-def]
     """`text_stays`: how many bytes were looked at, negative where not all lead there.
 
     A lead byte may go on with the item and begin another one, so two states are followed. Bytes that no
@@ -88,6 +123,8 @@ def _text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # t
         if looked > MAX_TEXT_EDGES:
             return -looked
         a1, b1 = delta(automaton, state, lead), after_byte(automaton, start, lead)
+        if known >= 0 and b1 < 0 and a1 == delta(automaton, known, lead):
+            continue
         if a1 == before1 and b1 == before2 and not special:
             continue
         before1, before2 = (-2, -2) if special else (a1, b1)
@@ -102,7 +139,7 @@ def _text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # t
                 continue
             p1, q1 = a2, b2
             if lead < 0xE0:
-                if not keep_both(automaton, loop, a2, b2, register, only):
+                if not keep_both(automaton, kinds, loop, a2, b2, register, only):
                     return -looked
                 continue
             p2, q2 = -2, -2
@@ -117,7 +154,7 @@ def _text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # t
                     continue
                 p2, q2 = a3, b3
                 if lead < 0xF0:
-                    if not keep_both(automaton, loop, a3, b3, register, only):
+                    if not keep_both(automaton, kinds, loop, a3, b3, register, only):
                         return -looked
                     continue
                 p3, q3 = -2, -2
@@ -129,14 +166,17 @@ def _text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # t
                     if a4 == p3 and b4 == q3:
                         continue
                     p3, q3 = a4, b4
-                    if not keep_both(automaton, loop, a4, b4, register, only):
+                    if not keep_both(automaton, kinds, loop, a4, b4, register, only):
                         return -looked
     return looked
 
 
 @helper
-def text_stays(automaton, vocabulary, kinds, state, register, loop, only):  # type: ignore[no-untyped-def]
-    """Does every code point above U+007F lead from `state` to L_STATES only (RFC 3629's ranges)?"""
-    looked = _text_stays(automaton, vocabulary, kinds, state, register, loop, only)
+def text_stays(automaton, vocabulary, kinds, state, register, loop, only, known=-1):  # type: ignore[no-untyped-def]
+    """Does every code point above U+007F lead from `state` to L_STATES only (RFC 3629's ranges)?
+
+    `known`: a state of which that is known already, and where no other item may begin; or -1.
+    """
+    looked = _text_stays(automaton, vocabulary, kinds, state, register, loop, only, known)
     store_i64(loop, L_WORK, load_i64(loop, L_WORK) + abs(looked))
     return looked > 0

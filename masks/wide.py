@@ -67,6 +67,9 @@ MIN_WIDE_BYTES = 12
 MAX_FIRST = 128
 #: What takes the place of a loop must have so many more.
 WIDER_BYTES = 8
+#: States, at most, beside a class of which three in four tokens are made: more settle few more tokens than it does.
+#: With 24 the work of the masks at the beginning of a name in an object is a fifth to a fourth more.
+CLASS_STATES = 4
 #: Nor is a class of which fewer tokens are made.
 MIN_CLASS_TOKENS = 2048
 
@@ -129,10 +132,11 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
     weight = 0
     # Beside a class a small set counts as well.
     least = MIN_WIDE_BYTES if klass < 0 else 0
+    most = MAX_LOOP_STATES
+    if klass >= 0 and 4 * load_i32(load_i64(grammar, G_LOOP_SIZE), klass) > 3 * load_i64(vocabulary, V_RANKS):
+        most = CLASS_STATES
     if not empty and not near:
-        weight = try_states(
-            automaton, vocabulary, kinds, loop, state, -1, MAX_LOOP_STATES, register, follow, memo, least, again
-        )
+        weight = try_states(automaton, vocabulary, kinds, loop, state, -1, most, register, follow, memo, least, again)
     # Where some bytes lead to states that narrow the set, a state that only loops on itself may be wide.
     for byte in (0x65, 0x30, 0x20, 0x2C):
         if empty or weight >= MIN_WIDE_BYTES:
@@ -143,9 +147,7 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
                 automaton, vocabulary, kinds, loop, state, target, 1, register, follow, memo, least, again
             )
     if not empty and near and weight < MIN_WIDE_BYTES:
-        weight = try_states(
-            automaton, vocabulary, kinds, loop, state, -1, MAX_LOOP_STATES, register, follow, memo, least, again
-        )
+        weight = try_states(automaton, vocabulary, kinds, loop, state, -1, most, register, follow, memo, least, again)
     if weight < MIN_WIDE_BYTES and klass < 0 and not empty:
         return False
     if empty:

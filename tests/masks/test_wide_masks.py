@@ -8,9 +8,12 @@ import pytest
 from mask_sets import byte_vocabulary, tokens_of
 from wide_vocabulary import END, VOCABULARY
 
+from stepmask.grammar.expression import Grammar
 from stepmask.grammar.gbnf import gbnf
+from stepmask.grammar.json_value import json_object
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.regex import regex
+from stepmask.grammar.structural_tag import structural_tag
 from stepmask.masks.batch import Batch
 from stepmask.masks.compiled import compile
 from stepmask.masks.layout import COUNT_WORK
@@ -55,6 +58,9 @@ PATTERNS = [
     r"(?:a[ /][^;]*;)*",
     r'(?:é ?[^",]+[",])*',
     r"(?:\w+[ ,])*x[0-9]*[^0-9 ]+",
+    # Code points above U+007F begin another item, and are dead within one.
+    r"(?:[^a]|a[\x00-\x7f]){0,300};?",
+    r"(?:[^a]|a[\x00-\x7f]){40}",
 ]
 
 
@@ -188,6 +194,39 @@ def test_what_begins_with_itself_is_wide(text: str) -> None:
     assert matcher.accept_bytes(text.encode())
     assert _work_of_mask(matcher) < 3 * VOCABULARY.size // 2
     assert tokens_of(matcher.mask()) == {token for token in range(VOCABULARY.size) if matcher.allows(token)}
+
+
+def _tag(begin: str, end: str) -> dict[str, object]:
+    return {"begin": begin, "content": json_object(), "end": end}
+
+
+_EXCLUDES = ["<think>", "</think>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"]
+IN_TAGS = structural_tag([_tag("<tool_call>", "</tool_call>")], excludes=_EXCLUDES)
+#: A trigger that ends with the byte that half of all tokens begin with.
+IN_JSON = structural_tag([_tag('{"name": "f", "parameters": ', "}")], ['{"name": '], excludes=["<think>", "</think>"])
+#: One that ends with a letter, which most tokens hold: the underscore goes instead.
+IN_WORDS = structural_tag([_tag(begin, "\n") for begin in ("TOOL:", "Action:", "tool_code")])
+#: Characters above U+007F lead to its states as well.
+IN_SIGNS = structural_tag([_tag("<｜tool▁calls｜>", "<｜end｜>")], excludes=["<think>", "</think>"])
+
+
+@pytest.mark.parametrize(
+    ("grammar", "read"),
+    [
+        *((IN_TAGS, read) for read in ("Well ", "a <", "a <to", "a <tool_call", "x </", "x <tool_<")),
+        *((IN_JSON, read) for read in ("Well ", "a {", 'a {"name', 'a {"name":', "x <", "x </thi")),
+        *((IN_WORDS, read) for read in ("Well ", "T", "a to", "a tool", "a Action")),
+        *((IN_SIGNS, read) for read in ("Well ", "a <", "a <｜", "a <｜to", "a <｜tool▁", "a <｜tool▁calls｜", "a </")),
+    ],
+)
+def test_states_within_a_trigger_do_not_walk_the_trie(grammar: Grammar, read: str) -> None:
+    """Of free text only what ends a trigger narrows what may come, so few tokens are looked at one by one."""
+    matcher = compile(grammar, VOCABULARY, use_cache=False).matcher()
+    assert matcher.accept_bytes(read.encode())
+    work = _work_of_mask(matcher)
+    assert tokens_of(matcher.mask()) == {token for token in range(VOCABULARY.size) if matcher.allows(token)}
+    # Many tokens hold what ends a trigger, or half of one; walking them all takes up to fourteen units each.
+    assert work < 3 * VOCABULARY.size
 
 
 def _work_of_mask(matcher: Matcher) -> int:
