@@ -208,7 +208,8 @@ def _stays(automaton, vocabulary, kinds, loop, register, only, follow, memo, lea
         if turn == 1:
             _note_new(kinds, loop, memo, count, i - 1, -1)
         looked = 0
-        for kind in range(load_i64(kinds, KIND_COUNT)):
+        enough = weight_of(low, high, load_i64(loop, L_TEXT) != 0) >= least
+        for kind in range(load_i64(kinds, KIND_COUNT) if enough else 0):
             members = kinds + 8 * (KIND_BYTES + 4 * kind)
             if (low & load_i64(members, 0)) | (high & load_i64(members, 1)) != 0:
                 looked += 1
