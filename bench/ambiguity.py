@@ -4,7 +4,8 @@
 
 Grammars that are as ambiguous as they can be, along random texts of single-byte tokens. *Heads* are the places in
 the grammar at which a sequence is at once, *work* the units of fuel that accepting a byte takes (one for each head,
-call, edge and continuation looked at). Every rule stays a frame that is called. Prints a table and writes
+call, edge and continuation looked at). Bytes at which the stack is compacted are a column of their own: it is when it
+has doubled, and takes a unit for 64 of its words. Every rule stays a frame that is called. Prints a table and writes
 bench/out/ambiguity.json.
 """
 
@@ -26,7 +27,7 @@ from stepmask.grammar.limits import Limits
 from stepmask.masks.arena import ACCEPTED
 from stepmask.masks.batch import Batch
 from stepmask.masks.compiled import compile
-from stepmask.masks.layout import B_CONFIGS, CONFIG_BLOCK_HEADS, CONFIG_HEADS
+from stepmask.masks.layout import B_CONFIGS, B_MOVES, CONFIG_BLOCK_HEADS, CONFIG_HEADS
 from stepmask.masks.vocabulary import Vocabulary
 
 FRAMES = Limits(max_inlined_positions=0)
@@ -34,11 +35,12 @@ FRAMES = Limits(max_inlined_positions=0)
 
 @dataclass(frozen=True)
 class Cost:
-    """What a text cost: the most heads, and units of work a byte."""
+    """What a text cost: the most heads, and units of work a byte; the most of one at which the stack was compacted."""
 
     heads: int
     mean_work: float
     max_work: int
+    compacting: int
 
 
 def sequence(*parts: Expression | bytes) -> Sequence:
@@ -96,19 +98,20 @@ def measure(rules: Mapping[str, Expression], text: bytes, tokens: int = 300, see
     slot = batch.add(compiled)
     rng = random.Random(seed)
     row, token = np.array([slot], np.int32), np.zeros(1, np.int32)
-    heads, work = 0, []
+    heads, work, compacting = 0, [], [0]
     for step in range(tokens):
         legal = legal_bytes(batch, slot)
         if not legal:
             batch.reset(slot)
             legal = legal_bytes(batch, slot)
         token[0] = text[step % len(text)] if text else rng.choice(legal)
-        before = batch.counters["work"]
+        before, moves = batch.counters["work"], int(batch._block.arrays[B_MOVES][slot])
         if batch.advance(row, token)[0] != ACCEPTED:
             raise ValueError(f"{text!r} is not in the language")
-        work.append(batch.counters["work"] - before)
+        is_compacted = batch._block.arrays[B_MOVES][slot] != moves
+        (compacting if is_compacted else work).append(batch.counters["work"] - before)
         heads = max(heads, count_heads(batch, slot))
-    return Cost(heads, sum(work) / len(work), max(work))
+    return Cost(heads, (sum(work) + sum(compacting)) / tokens, max(work), max(compacting))
 
 
 def main() -> int:
@@ -118,8 +121,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
     costs = {name: measure(*case, arguments.tokens, arguments.seed) for name, case in CASES.items()}
-    rows = [[name, str(c.heads), number(c.mean_work), str(c.max_work)] for name, c in costs.items()]
-    print(table(["grammar", "heads, most", "work a byte, mean", "most"], rows))
+    rows = [[name, str(c.heads), number(c.mean_work), str(c.max_work), str(c.compacting)] for name, c in costs.items()]
+    print(table(["grammar", "heads, most", "work a byte, mean", "most", "compacting"], rows))
     costs_of = {name: vars(cost) for name, cost in costs.items()}
     write_json(arguments.out, "ambiguity", {"tokens": arguments.tokens, "costs": costs_of})
     return 0
