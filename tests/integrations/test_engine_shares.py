@@ -168,7 +168,7 @@ def test_one_tenant_takes_nothing_from_the_prefetch_of_another(
     made ahead as alone with its part of the fuel: half of it in a lane of its own. In one lane rows that wait may have
     half, and tenants have equal parts of the other half."""
     start = PrefetchGroup.start
-    found, hits = [], []
+    found, total, hits = [], [], []
     for count, fuel in ((0, 2000), (40, parts * 2000)):
         monkeypatch.setattr(PrefetchGroup, "start", lambda self, weights, fuel=fuel: start(self, weights, fuel))
         model = Patient(WIDTH, seed=1)
@@ -189,11 +189,14 @@ def test_one_tenant_takes_nothing_from_the_prefetch_of_another(
             slots = home.rows._batch_slots[own]
             spent[slots] = np.maximum(spent[slots], prefetcher.spent[slots])
         found.append(int(spent.sum()))
+        total.append(prefetcher.counters["work"])
         hits.append(prefetcher.counters["hits"])
         assert engine.rows.prefetch_counters["waits"] == ahead.waits["waits"]
         prefetcher.close()
-    assert found[1] >= 0.95 * found[0] > 5000
-    if parts == 2:  # the hits of a lane with one tenant
+    # A step's fuel is shared as well: the tenant's rows wait more often, and what is made then is not made ahead.
+    assert found[1] >= 0.85 * found[0] > 5000
+    if parts == 2:  # a lane with one tenant, with what its rows waited for
+        assert total[1] >= total[0]
         assert hits[1] >= hits[0] > 10
 
 
