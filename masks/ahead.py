@@ -49,8 +49,6 @@ from .trie import V_SIZE, V_TOKEN_BYTES, V_TOKEN_START, V_TOKEN_TEXT
 
 #: Rows between two stages: long enough for a line to come, and few enough that it is still there.
 DISTANCE = 4
-#: Bytes of a cache line.
-_LINE = 64
 
 
 @helper
@@ -61,69 +59,36 @@ def _fetch_lines(address, first, last):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _fetch_slot(batch, slot, token):  # type: ignore[no-untyped-def]
+def _fetch_slot(grammar, vocabulary, config, following, token):  # type: ignore[no-untyped-def]
     """What the slot says: its configuration, the place of the next one, its grammar, the token."""
-    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
-    if grammar == 0:
-        return
-    position = load_i64(load_i64(batch, B_POSITION), slot)
-    fetch(config_at(batch, slot, position))
-    fetch(config_at(batch, slot, position + 1))
+    fetch(config)
+    fetch(following)
     fetch(grammar)
     fetch(grammar + 8 * G_STAMP)
-    vocabulary = load_i64(batch, B_VOCABULARY)
-    if 0 <= token < load_i64(vocabulary, V_SIZE):
+    if token >= 0:
         fetch(load_i64(vocabulary, V_TOKEN_START) + 8 * token)
         fetch(load_i64(vocabulary, V_TOKEN_TEXT) + token)
 
 
 @helper
-def _fetch_grammar(batch, slot, token):  # type: ignore[no-untyped-def]
+def _fetch_grammar(grammar, vocabulary, config, arena, used, token):  # type: ignore[no-untyped-def]
     """What the configuration and the grammar say: the automaton's header, the stack's last block, the token's bytes."""
-    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
-    if grammar == 0:
-        return
-    automaton = load_i64(grammar, G_AUTOMATON)
-    _fetch_lines(automaton, 0, AT_FRAME_MAXIMUM)
-    arena = load_i64(load_i64(batch, B_ARENAS), slot)
+    _fetch_lines(load_i64(grammar, G_AUTOMATON), 0, AT_FRAME_MAXIMUM)
     if arena != 0:
-        config = config_at(batch, slot, load_i64(load_i64(batch, B_POSITION), slot))
         fetch(arena + 8 * load_i64(config, CONFIG_BLOCK))
-        fetch(arena + 8 * load_i64(load_i64(batch, B_ARENA_USED), slot))
+        fetch(arena + 8 * used)
         fetch(load_i64(grammar, G_FRAME_STAMPS))
-    vocabulary = load_i64(batch, B_VOCABULARY)
-    if 0 <= token < load_i64(vocabulary, V_SIZE):
+    if token >= 0:
         fetch(load_i64(vocabulary, V_TOKEN_BYTES) + load_i64(load_i64(vocabulary, V_TOKEN_START), token))
 
 
 @helper
-def _first_state(batch, slot, grammar):  # type: ignore[no-untyped-def]
-    """State of the slot's first head, and address of the block of its stack's last node or 0; -1: none."""
-    config = config_at(batch, slot, load_i64(load_i64(batch, B_POSITION), slot))
-    flags = load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS)
-    if load_i64(config, CONFIG_HEADS) == 0 or flags & LAZY:
-        return -1, 0
-    if flags & RECURSIVE == 0:
-        return load_i64(config, CONFIG_FIRST_HEAD + HEAD_STATES), 0
-    arena = load_i64(load_i64(batch, B_ARENAS), slot)
-    block = arena + 8 * load_i64(config, CONFIG_BLOCK)
-    return load_i64(block, BLOCK_TRIPLES + 1), arena + 8 * load_i64(block, BLOCK_TRIPLES)
-
-
-@helper
-def _fetch_state(batch, slot):  # type: ignore[no-untyped-def]
+def _fetch_state(grammar, automaton, arena, block, state):  # type: ignore[no-untyped-def]
     """What the state of the first head says, and the frames: most grammars have few."""
-    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
-    if grammar == 0:
-        return
-    state, node = _first_state(batch, slot, grammar)
-    if state < 0:
-        return
-    if node != 0:
-        fetch(node)
+    if block != 0:
+        fetch(arena + 8 * load_i64(block, BLOCK_TRIPLES))  # the node that it is in
     else:
         fetch(load_i64(grammar, G_STATE_MASK) + 8 * state)
-    automaton = load_i64(grammar, G_AUTOMATON)
     fetch(section(automaton, AT_EDGES) + 4 * state)
     fetch(section(automaton, AT_STATE_FLAGS) + state)
     fetch(section(automaton, AT_STATE_FRAME) + 4 * state)
@@ -136,15 +101,8 @@ def _fetch_state(batch, slot):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _fetch_edges(batch, slot):  # type: ignore[no-untyped-def]
+def _fetch_edges(automaton, state):  # type: ignore[no-untyped-def]
     """Where the edges and calls of that state lead to."""
-    grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
-    if grammar == 0:
-        return
-    state, _ = _first_state(batch, slot, grammar)
-    if state < 0:
-        return
-    automaton = load_i64(grammar, G_AUTOMATON)
     edge = load_i32(section(automaton, AT_EDGES), state)
     if edge >= 0:
         fetch(section(automaton, AT_DENSE) + 4 * edge * load_i64(automaton, H_N_CLASSES))
@@ -162,19 +120,41 @@ def fetch_rows(batch, slots, tokens, row, rows):  # type: ignore[no-untyped-def]
 
     To be called for each row in turn.
     """
+    vocabulary = load_i64(batch, B_VOCABULARY)
     for stage in range(4):
         at = row + (4 - stage) * DISTANCE
+        slot = -1
         if at < rows:
             slot = load_i32(slots, at)
-            if slot >= 0:
+        if slot < 0:
+            continue
+        grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
+        if grammar == 0:
+            continue
+        token = -1
+        if tokens != 0:
+            token = load_i32(tokens, at)
+            if token >= load_i64(vocabulary, V_SIZE):
                 token = -1
-                if tokens != 0:
-                    token = load_i32(tokens, at)
-                if stage == 0:
-                    _fetch_slot(batch, slot, token)
-                elif stage == 1:
-                    _fetch_grammar(batch, slot, token)
-                elif stage == 2:
-                    _fetch_state(batch, slot)
-                else:
-                    _fetch_edges(batch, slot)
+        position = load_i64(load_i64(batch, B_POSITION), slot)
+        config = config_at(batch, slot, position)
+        arena = load_i64(load_i64(batch, B_ARENAS), slot)
+        if stage == 0:
+            _fetch_slot(grammar, vocabulary, config, config_at(batch, slot, position + 1), token)
+            continue
+        if stage == 1:
+            _fetch_grammar(grammar, vocabulary, config, arena, load_i64(load_i64(batch, B_ARENA_USED), slot), token)
+            continue
+        automaton = load_i64(grammar, G_AUTOMATON)
+        flags = load_i64(automaton, H_FLAGS)
+        if load_i64(config, CONFIG_HEADS) == 0 or flags & LAZY:
+            continue
+        block = 0
+        state = load_i64(config, CONFIG_FIRST_HEAD + HEAD_STATES)
+        if flags & RECURSIVE:
+            block = arena + 8 * load_i64(config, CONFIG_BLOCK)
+            state = load_i64(block, BLOCK_TRIPLES + 1)
+        if stage == 2:
+            _fetch_state(grammar, automaton, arena, block, state)
+        else:
+            _fetch_edges(automaton, state)

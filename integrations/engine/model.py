@@ -88,3 +88,25 @@ class OverlappedModel(Protocol):
     def finish(self, cache: Any) -> npt.NDArray[np.float32]:
         """Wait for its end; the logits, as `Model.decode` returns them."""
         ...
+
+
+class OverlappedForward:
+    """`Model.decode` and `RunModel.decode_runs` of a model that has `begin` and `finish`, for it to inherit."""
+
+    def decode(
+        self: OverlappedModel, cache: Any, tokens: npt.NDArray[np.int32], positions: npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.float32]:
+        """See `Model.decode`."""
+        self.begin(cache, tokens, positions, None)
+        return self.finish(cache)
+
+    def decode_runs(
+        self: OverlappedModel,
+        cache: Any,
+        tokens: npt.NDArray[np.int32],
+        positions: npt.NDArray[np.int32],
+        slots: npt.NDArray[np.int32],
+    ) -> npt.NDArray[np.float32]:
+        """See `RunModel.decode_runs`."""
+        self.begin(cache, tokens, positions, slots)
+        return self.finish(cache)

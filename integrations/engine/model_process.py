@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..messages import Channel, Closed, program_of, start_helper, unnamed_file
-from .model import RunModel
+from .model import OverlappedForward, RunModel
 
 _PROGRAM = program_of(f"{__name__.rpartition('.')[0]}.model_worker")
 #: What a model raises that keeps its type; anything else becomes a RuntimeError.
@@ -63,7 +63,7 @@ class RemoteCache:
     arrays: SharedArrays
 
 
-class ModelProcess:
+class ModelProcess(OverlappedForward):
     """See `Model`, `RunModel` and `OverlappedModel`: those of the model that `load` makes, in a process of its own.
 
     `load`, which must be picklable (``functools.partial(LlamaModel.load, folder)``), is called in that process. Logits
@@ -138,24 +138,6 @@ class ModelProcess:
         cache.arrays.prompt[: len(tokens)] = tokens
         self._send({"prefill": cache.number, "slot": slot, "count": len(tokens), "start": start})
         self._answer()
-
-    def decode(
-        self, cache: RemoteCache, tokens: npt.NDArray[np.int32], positions: npt.NDArray[np.int32]
-    ) -> npt.NDArray[np.float32]:
-        """See `Model.decode`."""
-        self.begin(cache, tokens, positions, None)
-        return self.finish(cache)
-
-    def decode_runs(
-        self,
-        cache: RemoteCache,
-        tokens: npt.NDArray[np.int32],
-        positions: npt.NDArray[np.int32],
-        slots: npt.NDArray[np.int32],
-    ) -> npt.NDArray[np.float32]:
-        """See `RunModel.decode_runs`."""
-        self.begin(cache, tokens, positions, slots)
-        return self.finish(cache)
 
     def begin(
         self,

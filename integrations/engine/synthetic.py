@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..._numba import helper, kernel
+from .model import OverlappedForward
 
 _SPREAD = np.float32(0.03)
 
@@ -71,7 +72,7 @@ class SyntheticCache:
     logits: npt.NDArray[np.float32]
 
 
-class SyntheticModel:
+class SyntheticModel(OverlappedForward):
     """Logits that depend on a row's own tokens and a seed alone, after a forward pass of a given length.
 
     `forward_seconds` is waited for without the interpreter lock, as a forward pass on a device is; the
@@ -117,26 +118,6 @@ class SyntheticModel:
         deadline = time.perf_counter() + self._prefill_seconds
         take_in(cache.histories, slot, np.ascontiguousarray(tokens, np.int32), start, self._seed)
         _wait_until(deadline)
-
-    def decode(
-        self, cache: SyntheticCache, tokens: npt.NDArray[np.int32], positions: npt.NDArray[np.int32]
-    ) -> npt.NDArray[np.float32]:
-        """See `Model.decode`."""
-        deadline = time.perf_counter() + self._forward_seconds
-        take_in_all(cache.histories, tokens, positions, self._seed, cache.logits)
-        _wait_until(deadline)
-        return cache.logits
-
-    def decode_runs(
-        self,
-        cache: SyntheticCache,
-        tokens: npt.NDArray[np.int32],
-        positions: npt.NDArray[np.int32],
-        slots: npt.NDArray[np.int32],
-    ) -> npt.NDArray[np.float32]:
-        """See `RunModel.decode_runs`."""
-        self.begin(cache, tokens, positions, slots)
-        return self.finish(cache)
 
     def begin(
         self,

@@ -50,6 +50,7 @@ def test_long_texts_cost_no_more_a_byte(ambiguity: ModuleType) -> None:
     for name in ("S -> S S S | S S | a", "three objects, 12 deep"):
         short, long = (ambiguity.measure(*ambiguity.CASES[name], tokens=n) for n in (300, 1200))
         assert long.max_work <= short.max_work + 1 and long.heads <= short.heads
+        assert long.mean_work <= short.mean_work + 1  # with all compacting
 
 
 def test_it_prints_a_table_and_writes_its_report(ambiguity: ModuleType, tmp_path: Path) -> None:

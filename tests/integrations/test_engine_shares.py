@@ -169,10 +169,11 @@ def test_one_tenant_takes_nothing_from_the_prefetch_of_another(
     half, and tenants have equal parts of the other half."""
     start = PrefetchGroup.start
     found, total, hits = [], [], []
-    for count, fuel in ((0, 2000), (40, parts * 2000)):
+    # Alone it has half of the step's budget too: its rows wait as often, and what is made then is not made ahead.
+    for count, fuel, budget in ((0, 2000, 2.0), (40, parts * 2000, 4.0)):
         monkeypatch.setattr(PrefetchGroup, "start", lambda self, weights, fuel=fuel: start(self, weights, fuel))
         model = Patient(WIDTH, seed=1)
-        engine = Engine(model, VOCABULARY, 16, 160, budget_us=4.0, admission=admission, prefetch=True)
+        engine = Engine(model, VOCABULARY, 16, 160, budget_us=budget, admission=admission, prefetch=True)
         model.engine = engine
         work = [*adversaries(grammars, count, None), *victims(grammars)]
         handles = [engine.submit(request) for request in work]
@@ -193,8 +194,7 @@ def test_one_tenant_takes_nothing_from_the_prefetch_of_another(
         hits.append(prefetcher.counters["hits"])
         assert engine.rows.prefetch_counters["waits"] == ahead.waits["waits"]
         prefetcher.close()
-    # A step's fuel is shared as well: the tenant's rows wait more often, and what is made then is not made ahead.
-    assert found[1] >= 0.85 * found[0] > 5000
+    assert found[1] >= 0.95 * found[0] > 5000
     if parts == 2:  # a lane with one tenant, with what its rows waited for
         assert total[1] >= total[0]
         assert hits[1] >= hits[0] > 10
