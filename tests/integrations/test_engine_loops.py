@@ -195,10 +195,6 @@ def test_an_overlapped_loop_plans_while_the_model_is_at_work(grammars: list[Any]
             events.append("finish")
             return super().finish(cache)
 
-        def decode(self, *arguments: Any) -> Any:
-            events.extend(("begin", "finish"))
-            return super().decode(*arguments)
-
     engine = Engine(Noting(WIDTH, seed=1), VOCABULARY, 3, 160, budget_us=4.0, overlap=overlap)
     plan = engine.rows.plan
     engine.rows.plan = lambda *arguments, **options: events.append("plan") or plan(*arguments, **options)  # type: ignore
