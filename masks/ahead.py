@@ -44,7 +44,7 @@ from .machine import (
     AT_STATE_FLAGS,
     AT_STATE_FRAME,
 )
-from .memory import fetch, load_i32, load_i64, section
+from .memory import load_i32, load_i64, prefetch, section
 from .trie import V_SIZE, V_TOKEN_BYTES, V_TOKEN_START, V_TOKEN_TEXT
 
 #: Rows between two stages: long enough for a line to come, and few enough that it is still there.
@@ -55,19 +55,19 @@ DISTANCE = 4
 def _fetch_lines(address, first, last):  # type: ignore[no-untyped-def]
     """The cache lines of the words `first` to `last` at an address."""
     for word in range(first, last + 8, 8):
-        fetch(address + 8 * word)
+        prefetch(address + 8 * word)
 
 
 @helper
 def _fetch_slot(grammar, vocabulary, config, following, token):  # type: ignore[no-untyped-def]
     """What the slot says: its configuration, the place of the next one, its grammar, the token."""
-    fetch(config)
-    fetch(following)
-    fetch(grammar)
-    fetch(grammar + 8 * G_STAMP)
+    prefetch(config)
+    prefetch(following)
+    prefetch(grammar)
+    prefetch(grammar + 8 * G_STAMP)
     if token >= 0:
-        fetch(load_i64(vocabulary, V_TOKEN_START) + 8 * token)
-        fetch(load_i64(vocabulary, V_TOKEN_TEXT) + token)
+        prefetch(load_i64(vocabulary, V_TOKEN_START) + 8 * token)
+        prefetch(load_i64(vocabulary, V_TOKEN_TEXT) + token)
 
 
 @helper
@@ -75,28 +75,28 @@ def _fetch_grammar(grammar, vocabulary, config, arena, used, token):  # type: ig
     """What the configuration and the grammar say: the automaton's header, the stack's last block, the token's bytes."""
     _fetch_lines(load_i64(grammar, G_AUTOMATON), 0, AT_FRAME_MAXIMUM)
     if arena != 0:
-        fetch(arena + 8 * load_i64(config, CONFIG_BLOCK))
-        fetch(arena + 8 * used)
-        fetch(load_i64(grammar, G_FRAME_STAMPS))
+        prefetch(arena + 8 * load_i64(config, CONFIG_BLOCK))
+        prefetch(arena + 8 * used)
+        prefetch(load_i64(grammar, G_FRAME_STAMPS))
     if token >= 0:
-        fetch(load_i64(vocabulary, V_TOKEN_BYTES) + load_i64(load_i64(vocabulary, V_TOKEN_START), token))
+        prefetch(load_i64(vocabulary, V_TOKEN_BYTES) + load_i64(load_i64(vocabulary, V_TOKEN_START), token))
 
 
 @helper
 def _fetch_state(grammar, automaton, arena, block, state):  # type: ignore[no-untyped-def]
     """What the state of the first head says, and the frames: most grammars have few."""
     if block != 0:
-        fetch(arena + 8 * load_i64(block, BLOCK_TRIPLES))  # the node that it is in
+        prefetch(arena + 8 * load_i64(block, BLOCK_TRIPLES))  # the node that it is in
     else:
-        fetch(load_i64(grammar, G_STATE_MASK) + 8 * state)
-    fetch(section(automaton, AT_EDGES) + 4 * state)
-    fetch(section(automaton, AT_STATE_FLAGS) + state)
-    fetch(section(automaton, AT_STATE_FRAME) + 4 * state)
-    fetch(section(automaton, AT_CALL_START) + 4 * state)
-    fetch(section(automaton, AT_FRAME_KIND))
-    fetch(section(automaton, AT_FRAME_START))
-    fetch(section(automaton, AT_FRAME_MINIMUM))
-    fetch(section(automaton, AT_FRAME_MAXIMUM))
+        prefetch(load_i64(grammar, G_STATE_MASK) + 8 * state)
+    prefetch(section(automaton, AT_EDGES) + 4 * state)
+    prefetch(section(automaton, AT_STATE_FLAGS) + state)
+    prefetch(section(automaton, AT_STATE_FRAME) + 4 * state)
+    prefetch(section(automaton, AT_CALL_START) + 4 * state)
+    prefetch(section(automaton, AT_FRAME_KIND))
+    prefetch(section(automaton, AT_FRAME_START))
+    prefetch(section(automaton, AT_FRAME_MINIMUM))
+    prefetch(section(automaton, AT_FRAME_MAXIMUM))
     _fetch_lines(section(automaton, AT_BYTE_CLASS), 4, 15)  # of ASCII's punctuation and letters
 
 
@@ -105,13 +105,13 @@ def _fetch_edges(automaton, state):  # type: ignore[no-untyped-def]
     """Where the edges and calls of that state lead to."""
     edge = load_i32(section(automaton, AT_EDGES), state)
     if edge >= 0:
-        fetch(section(automaton, AT_DENSE) + 4 * edge * load_i64(automaton, H_N_CLASSES))
+        prefetch(section(automaton, AT_DENSE) + 4 * edge * load_i64(automaton, H_N_CLASSES))
     else:
-        fetch(section(automaton, AT_SINGLE_BYTE) - 2 - edge)
-        fetch(section(automaton, AT_SINGLE_TARGET) + 4 * (-2 - edge))
+        prefetch(section(automaton, AT_SINGLE_BYTE) - 2 - edge)
+        prefetch(section(automaton, AT_SINGLE_TARGET) + 4 * (-2 - edge))
     call = load_i32(section(automaton, AT_CALL_START), state)
-    fetch(section(automaton, AT_CALL_FRAME) + 4 * call)
-    fetch(section(automaton, AT_CALL_TARGET) + 4 * call)
+    prefetch(section(automaton, AT_CALL_FRAME) + 4 * call)
+    prefetch(section(automaton, AT_CALL_TARGET) + 4 * call)
 
 
 @helper

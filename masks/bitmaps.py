@@ -13,6 +13,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from .memory import emit_prefetch
+
 # Words of a selection: what `select_tokens` reads.
 (
     S_FIRST,  # the first word to read
@@ -44,14 +46,6 @@ SELECTION_WORDS = S_SETS + 8
 
 _I64 = ir.IntType(64)
 _AHEAD = 64  # words ahead that are asked for
-
-
-def fetch(builder: Any, address: Any) -> None:
-    """Emit a prefetch of the line at `address`, for reading soon."""
-    i32, place = ir.IntType(32), ir.IntType(8).as_pointer()
-    declared = ir.FunctionType(ir.VoidType(), [place, i32, i32, i32])
-    function = cgutils.get_or_insert_function(builder.module, declared, "llvm.prefetch.p0i8")
-    builder.call(function, [builder.inttoptr(address, place), *(ir.Constant(i32, i) for i in (0, 3, 1))])
 
 
 @intrinsic
@@ -111,7 +105,7 @@ def select_tokens(typing_context, selection):  # type: ignore[no-untyped-def]
                     # As many streams as rows: more than the processor follows by itself.
                     ahead = builder.add(place, constant(8 * _AHEAD))
                     for line in range(0, 8 * width, 64):
-                        fetch(builder, builder.add(ahead, constant(line)))
+                        emit_prefetch(builder, builder.add(ahead, constant(line)))
                 return builder.load(builder.inttoptr(place, kind.as_pointer()), align=8)
 
             def union(which: int) -> Any:
@@ -164,14 +158,3 @@ def select_tokens(typing_context, selection):  # type: ignore[no-untyped-def]
         return builder.or_(accepted, builder.shl(undecided, constant(32)))
 
     return types.int64(types.int64), generate
-
-
-@intrinsic
-def prefetch(typing_context, address):  # type: ignore[no-untyped-def]
-    """Ask for the cache line at `address`, without waiting."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        fetch(builder, arguments[0])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), generate

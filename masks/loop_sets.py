@@ -288,7 +288,8 @@ def _take_all(automaton, kinds, loop, state, register):  # type: ignore[no-untyp
 
 
 @helper
-def _set_weight(loop):  # type: ignore[no-untyped-def]
+def set_weight(loop):  # type: ignore[no-untyped-def]
+    """Weight of the set in the words at `loop`."""
     return weight_of(load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), load_i64(loop, L_TEXT) != 0)
 
 
@@ -316,7 +317,7 @@ def try_states(  # type: ignore[no-untyped-def]
         return 0
     if call < load_i64(memo, MEMO_DONE):
         _take_set(loop, entry)
-        return _set_weight(loop)
+        return set_weight(loop)
     turn = load_i64(memo, MEMO_TURN)
     if turn > 0:
         _take_set(loop, entry)
@@ -348,9 +349,9 @@ def try_states(  # type: ignore[no-untyped-def]
             _keep_set(loop, entry)
             return 0
         store_i64(memo, MEMO_TURN, 0)
-        weight = _set_weight(loop)
+        weight = set_weight(loop)
         if turn >= 3 or weight == 0 or (turn == 1 and not _led_astray(loop, memo)):
             break
     _keep_set(loop, entry)
     store_i64(memo, MEMO_DONE, call + 1)
-    return _set_weight(loop)
+    return weight

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 _I64 = ir.IntType(64)
@@ -83,17 +83,22 @@ store_i32 = _make_store(32)
 store_i64 = _make_store(64)
 
 
+def emit_prefetch(builder: Any, address: Any) -> None:
+    """Emit a prefetch of the line at `address`, for reading soon."""
+    pointer_type, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [pointer_type, word, word, word])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+    # To read, into all levels of the data caches.
+    options = [ir.Constant(word, value) for value in (0, 3, 1)]
+    builder.call(function, [builder.inttoptr(address, pointer_type), *options])
+
+
 @intrinsic
-def fetch(typing_context, address):  # type: ignore[no-untyped-def]
+def prefetch(typing_context, address):  # type: ignore[no-untyped-def]
     """Ask for the cache line at an address, which may be any, without waiting for it."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        pointer_type, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer_type, word, word, word])
-        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer_type], kind)
-        # To read, into all levels of the data caches.
-        options = [ir.Constant(word, value) for value in (0, 3, 1)]
-        builder.call(prefetch, [builder.inttoptr(arguments[0], pointer_type), *options])
+        emit_prefetch(builder, arguments[0])
         return context.get_dummy_value()
 
     return types.void(types.int64), generate

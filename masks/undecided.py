@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from .._numba import helper
-from .bitmaps import prefetch
 from .layout import L_STAY, L_TEXT
-from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, store_i32, store_i64, store_u8
+from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, prefetch, store_i32, store_i64, store_u8
 from .path import set_bit
 from .trie import V_FIRST_RANK, V_ID_RANK, V_RANK_WORDS, V_RECORD, V_WORDS
 

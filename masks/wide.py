@@ -41,7 +41,7 @@ from .layout import (
     NO_LIMIT,
 )
 from .loop_class import add_spread_bytes, ends_item, is_exact, landing
-from .loop_sets import ALL, add_work, leading_away, take_up, try_states, weight_of
+from .loop_sets import ALL, add_work, leading_away, set_weight, take_up, try_states
 from .machine import (
     AT_FRAME_KIND,
     AT_FRAME_MAXIMUM,
@@ -70,6 +70,8 @@ WIDER_BYTES = 8
 #: States, at most, beside a class of which three in four tokens are made: more settle few more tokens than it does.
 #: With 24 the work of the masks at the beginning of a name in an object is a fifth to a fourth more.
 CLASS_STATES = 4
+#: "e", "0", the space and the comma, from the lowest byte on.
+_BYTES_OF_LOOPS = 0x2C203065
 #: Nor is a class of which fewer tokens are made.
 MIN_CLASS_TOKENS = 2048
 
@@ -135,19 +137,21 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
     most = MAX_LOOP_STATES
     if klass >= 0 and 4 * load_i32(load_i64(grammar, G_LOOP_SIZE), klass) > 3 * load_i64(vocabulary, V_RANKS):
         most = CLASS_STATES
-    if not empty and not near:
-        weight = try_states(automaton, vocabulary, kinds, loop, state, -1, most, register, follow, memo, least, again)
-    # Where some bytes lead to states that narrow the set, a state that only loops on itself may be wide.
-    for byte in (0x65, 0x30, 0x20, 0x2C):
+    # Where some bytes lead to states that narrow the set, a state that only loops on itself may be wide. In one place,
+    # as each would be compiled with a copy of it.
+    for attempt in range(6):
         if empty or weight >= MIN_WIDE_BYTES:
             break
-        target = local_step(automaton, state, byte, register)
-        if target >= 0 and flags_of(automaton, target) & (GUARDED | HAS_OPERATIONS) == 0:
-            weight = try_states(
-                automaton, vocabulary, kinds, loop, state, target, 1, register, follow, memo, least, again
-            )
-    if not empty and near and weight < MIN_WIDE_BYTES:
-        weight = try_states(automaton, vocabulary, kinds, loop, state, -1, most, register, follow, memo, least, again)
+        second, only = -1, most
+        if 0 < attempt < 5:
+            second, only = local_step(automaton, state, (_BYTES_OF_LOOPS >> 8 * (attempt - 1)) & 255, register), 1
+            if second < 0 or flags_of(automaton, second) & (GUARDED | HAS_OPERATIONS) != 0:
+                continue
+        elif near == (attempt == 0):
+            continue
+        weight = try_states(
+            automaton, vocabulary, kinds, loop, state, second, only, register, follow, memo, least, again
+        )
     if weight < MIN_WIDE_BYTES and klass < 0 and not empty:
         return False
     if empty:
@@ -315,7 +319,7 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
             grammar, automaton, vocabulary, target, reached, follow, after, False, 1, memo
         ):
             continue
-        if weight_of(load_i64(after, L_STAY), load_i64(after, L_STAY + 1), load_i64(after, L_TEXT) != 0) < instead:
+        if set_weight(after) < instead:
             continue
         if load_i64(after, L_CLASS) >= 0:
             # The members of a class are known for strings after one space only.
@@ -358,23 +362,34 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop, me
     most = wide and klass >= 0 and 2 * load_i32(load_i64(grammar, G_LOOP_SIZE), klass) > load_i64(vocabulary, V_RANKS)
     most = most and (load_i64(loop, L_LEAVE) >> 0x20) & 1 == 0
     leaves = load_i64(loop, L_LEAVE) | load_i64(loop, L_LEAVE + 1)
-    if not most and (not wide or leaves != 0):
-        after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide, 0, memo)
-    weight = weight_of(load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), load_i64(loop, L_TEXT) != 0)
-    least = weight + WIDER_BYTES
-    if after:
-        # What follows a space counts for half of all tokens, so it has to be wider than that.
-        other = loop + 8 * LOOP_WORDS
-        follows = weight_of(load_i64(other, L_STAY), load_i64(other, L_STAY + 1), load_i64(other, L_TEXT) != 0)
-        least = weight + 1 if follows > weight else ALL + 1
-    if wide and leaves != 0 and load_i64(loop, L_SELF) == 0 and least <= ALL:
-        # What most bytes lead to may be wider than the set in which some of them would stay.
-        calls = load_i64(memo, MEMO_CALL)
-        if _find_after(grammar, automaton, vocabulary, state, register, follow, loop, False, least, memo):
+    calls = 0
+    # Turn 0 is what follows a first byte beside the loop, turn 1 what takes its place, turn 2 as turn 0 again, as the
+    # second half has what was tried. In one place, as each would be compiled with a copy of it.
+    for turn in range(3):
+        beside_it = wide
+        instead = 0
+        if turn == 0:
+            needed = not most and (not wide or leaves != 0)
+        elif turn == 1:
+            # What most bytes lead to may be wider than the set in which some of them would stay. What follows a space
+            # counts for half of all tokens, so it has to be wider than that.
+            weight = set_weight(loop)
+            instead = weight + WIDER_BYTES
+            if after:
+                instead = weight + 1 if set_weight(loop + 8 * LOOP_WORDS) > weight else ALL + 1
+            needed = wide and leaves != 0 and load_i64(loop, L_SELF) == 0 and instead <= ALL
+            beside_it = False
+            calls = load_i64(memo, MEMO_CALL)
+        else:
+            needed = after and wide and load_i64(memo, MEMO_CALL) != calls
+        if not needed:
+            continue
+        found = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, beside_it, instead, memo)
+        if turn != 1:
+            after = found
+        elif found:
             after = True
             wide = False
-        elif after and load_i64(memo, MEMO_CALL) != calls:  # the second half has what was tried
-            after = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, wide, 0, memo)
     if after and not wide:
         limit, exact = load_i64(loop, L_LIMIT), load_i64(loop, L_EXACT)
         find_loop(grammar, automaton, vocabulary, state, register, follow, loop, True, 0, memo)
