@@ -25,7 +25,9 @@ FIRST_IN_CHILD = (
     ".masks.stack_walk",
     ".masks.finish",
     ".masks.prefetch_numba",
+    ".masks.loop_class",
     ".masks.prepare",
+    ".masks.foresight",
 )
 #: What this process compiles first. All other kernels are small, and go to whichever has time.
 FIRST_HERE = (
@@ -39,6 +41,7 @@ FIRST_HERE = (
     ".grammar.loops",
     ".grammar.literals",
     ".grammar.product",
+    ".grammar.name_trie",
 )
 #: Functions to be compiled from which on a second process is worth its start (1.5 s of a core).
 SHARED_FROM = 4
@@ -49,7 +52,7 @@ _DONE: set[int] = set()
 def warm_up(progress: bool | Callable[[int, int, str], None] = False, *, processes: int = 2) -> float:
     """Compile every kernel, or load it from the on-disk cache; returns the seconds it took.
 
-    The first run on a machine took 28 s on two cores, later ones 1.0 s; a second call in one process
+    The first run on a machine took 34 s on two cores, later ones 0.8 s; a second call in one process
     returns at once. `progress`: True writes one line to standard error; a function is called with (done, total,
     name) before each kernel. With `processes` = 2 a child process compiles half of them into the cache meanwhile.
     Safe to call from several threads.
