@@ -52,7 +52,7 @@ _DONE: set[int] = set()
 def warm_up(progress: bool | Callable[[int, int, str], None] = False, *, processes: int = 2) -> float:
     """Compile every kernel, or load it from the on-disk cache; returns the seconds it took.
 
-    The first run on a machine took 34 s on two cores, later ones 0.8 s; a second call in one process
+    The first run on a machine took 32 s on two cores, later ones 0.8 s; a second call in one process
     returns at once. `progress`: True writes one line to standard error; a function is called with (done, total,
     name) before each kernel. With `processes` = 2 a child process compiles half of them into the cache meanwhile.
     Safe to call from several threads.
