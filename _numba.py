@@ -7,11 +7,9 @@ hide compilation inside whatever ran first. Here a kernel only registers its sig
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import gc
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, TypeVar
@@ -21,10 +19,10 @@ import numpy as np
 from numba.core import compiler, types
 from numba.core.caching import IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
-from numba.core.types.functions import BaseFunction
+
+from ._compiler import cheap_compiler
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,14 +51,6 @@ _NEEDLESS_PASSES = frozenset(
 )
 
 
-#: New objects between two runs of the garbage collector while a kernel compiles. Numba makes some ten million objects
-#: that live as long as the process: at Python's 700, collections took an eighth of the time of compiling; at 50,000 a
-#: fiftieth, for 30 MB more memory.
-_COLLECT_EVERY = 50_000
-#: Types of which the meaning of an operation depends on nothing else: these are remembered while kernels compile.
-_PLAIN_TYPES = (types.Number, types.Boolean, types.NoneType, types.Array)
-
-
 class _NoEnvironment:
     """Stands for the code generator of a library that has no machine code."""
 
@@ -77,9 +67,10 @@ class _HelperLibrary(JITCodeLibrary):  # type: ignore[misc]
     def _optimize_functions(self, module: Any) -> None:
         """Only what makes the module small: the kernel's own passes do the rest, and do it again anyway."""
         module.data_layout = self._codegen._data_layout
+        manager, builder = self._codegen._function_pass_manager(opt=1)
         for function in module.functions:
-            manager, builder = self._codegen._function_pass_manager(opt=1)
-            manager.run(function, builder)
+            if not function.is_declaration:
+                manager.run(function, builder)
 
     def _optimize_final_module(self) -> None:
         pass
@@ -135,16 +126,20 @@ def source_digest() -> str:
     for path in sorted([Path(__file__), *(root / "grammar").glob("*.py"), *(root / "masks").glob("*.py")]):
         text = path.read_bytes()
         # Most of `grammar` is front ends, which no kernel needs; their numbers come from `automaton` alone.
-        if path.parent.name != "grammar" or b"@helper" in text or b"@kernel" in text or path.name == "automaton.py":
+        if path.parent.name != "grammar" or b"helper\n" in text or b"@kernel" in text or path.name == "automaton.py":
             digest.update(path.name.encode() + b"\0" + text)
     return digest.hexdigest()
 
 
-def kernel(signature: str) -> Callable[[F], F]:
-    """A function called from Python: compiled for exactly `signature` by `warm_up()`."""
+def kernel(signature: str, *, allocates: bool = False) -> Callable[[F], F]:
+    """A function called from Python: compiled for exactly `signature` by `warm_up()`.
+
+    Unless it `allocates`, neither it nor a helper may make an array or return one that it was not given: Numba
+    compiles it without its counts of references and refuses what would need them. The step's kernels are such ones.
+    """
 
     def declare(function: F) -> F:
-        without = {"no_cfunc_wrapper": True, "pipeline_class": _Pipeline}
+        without = {"no_cfunc_wrapper": True, "pipeline_class": _Pipeline, "_nrt": allocates}
         dispatcher = numba.njit(cache=True, **without, **_OPTIONS)(function)
         dispatcher._cache._cache_file = _StampedIndex(dispatcher)
         REGISTRY.append((dispatcher, signature))
@@ -155,52 +150,32 @@ def kernel(signature: str) -> Callable[[F], F]:
 
 def helper(function: F) -> F:
     """A function called from kernels only: compiled with them, without the wrappers that Python and C would need."""
+    return _helper(function, allocates=False)
+
+
+def allocating_helper(function: F) -> F:
+    """A helper that makes arrays. Only kernels that allocate, and others of its kind, may call it."""
+    return _helper(function, allocates=True)
+
+
+def _helper(function: F, allocates: bool) -> F:
     without = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _HelperPipeline}
-    return numba.njit(**without, **_OPTIONS)(function)  # type: ignore[no-any-return]
+    dispatcher = numba.njit(**without, _nrt=allocates, **_OPTIONS)(function)
+    template = dispatcher.get_call_template
+
+    def get_call_template(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Numba's, for numbers of any value: it would compile `f(x, 0)`, `f(x, 1)` and `f(x, y)` once each, a sixth
+        of the time for all kernels. LLVM knows the numbers of calls that it inlines in any case."""
+        return template(tuple(map(types.unliteral, args)), {k: types.unliteral(v) for k, v in keywords.items()})
+
+    dispatcher.get_call_template = get_call_template
+    return dispatcher  # type: ignore[no-any-return]
 
 
 def compile_kernel(dispatcher: Any, signature: str) -> None:
     """Compile a kernel, or take it from the cache."""
-    with _cheap_compiler():
+    with cheap_compiler():
         dispatcher.compile(signature)
-
-
-@contextlib.contextmanager
-def _cheap_compiler() -> Iterator[None]:
-    """Numba with two of its costs taken away: collecting garbage over and over, and finding out anew for each ``a + b``
-    of each function which of forty rules says what the sum of two integers is (a fifth of its time for kernels).
-
-    Other threads that compile wait meanwhile, as they do for any compilation.
-    """
-    with global_compiler_lock:
-        thresholds = gc.get_threshold()
-        if 0 < thresholds[0] < _COLLECT_EVERY:
-            gc.set_threshold(_COLLECT_EVERY, *thresholds[1:])
-        resolve = BaseFunction.get_call_type
-        BaseFunction.get_call_type = _remembering(resolve)
-        try:
-            yield
-        finally:
-            BaseFunction.get_call_type = resolve
-            gc.set_threshold(*thresholds)
-
-
-#: (operation, types of its arguments) and the signature found.
-_RESOLVED: dict[tuple[Any, tuple[Any, ...]], Any] = {}
-
-
-def _remembering(resolve: Callable[..., Any]) -> Callable[..., Any]:
-    """`BaseFunction.get_call_type` that asks `resolve` once for each operation on plain types."""
-
-    def get_call_type(self: Any, context: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        if keywords or not all(isinstance(arg, _PLAIN_TYPES) for arg in args):
-            return resolve(self, context, args, keywords)
-        found = _RESOLVED.get((self, args))
-        if found is None:
-            found = _RESOLVED[self, args] = resolve(self, context, args, keywords)
-        return found
-
-    return get_call_type
 
 
 class _StampedIndex(IndexDataCacheFile):  # type: ignore[misc]
@@ -232,7 +207,8 @@ def _digest(dispatcher: Any) -> str:
                 continue
             seen.add(id(item))
             function = item.py_func
-            digest.update(f"{function.__module__}.{function.__qualname__}\0".encode())
+            allocates = item.targetoptions.get("_nrt", True)
+            digest.update(f"{function.__module__}.{function.__qualname__} {allocates}\0".encode())
             _feed_code(digest, function.__code__)
             todo += [function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__]
             todo += [cell.cell_contents for cell in function.__closure__ or ()]

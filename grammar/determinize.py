@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from .._numba import helper, kernel
+from .._numba import allocating_helper, helper, kernel
 from .minimize import minimized
 from .position import Int32Array, PositionAutomaton, Uint8Array, grown, trimmed
 
@@ -184,7 +184,7 @@ def _targets(
     return n
 
 
-@helper
+@allocating_helper
 def _subsets(
     edge_start: Int32Array,
     low: Int32Array,
@@ -351,7 +351,7 @@ def _subsets(
     return count, out_start, out_class, out_target, out_final
 
 
-@helper
+@allocating_helper
 def determinized(
     edge_start: Int32Array,
     low: Int32Array,
@@ -396,7 +396,7 @@ def determinized(
     return count, n_classes, out_start, out_class, out_target, out_final, class_of, first_of
 
 
-@kernel("(int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1], int64, int64, int64)")
+@kernel("(int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1], int64, int64, int64)", allocates=True)
 def _determinize(
     edge_start: Int32Array,
     low: Int32Array,

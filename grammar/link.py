@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._numba import helper, kernel
+from .._numba import allocating_helper, kernel
 from .automaton import COUNTER, FINAL, HAS_CALLS, HAS_TOKENS
 from .members import FAR, Guards
 from .position import Int32Array, Uint8Array, grown
@@ -82,7 +82,7 @@ def link(frames: Frames) -> tuple[dict[str, npt.NDArray[Any]], int, bool]:
     return sections, n_classes, acyclic
 
 
-@helper
+@allocating_helper
 def _merged_columns(table, n_rows, n_bytes, column):  # type: ignore[no-untyped-def]
     """Set column[c] to the first class that leads where `c` does in all rows of `table`, flat [n_rows, n_bytes]."""
     hashes = np.zeros(n_bytes, np.uint64)
@@ -104,7 +104,7 @@ def _merged_columns(table, n_rows, n_bytes, column):  # type: ignore[no-untyped-
                     break
 
 
-@helper
+@allocating_helper
 def _refined(byte_class, n, class_of, begin, column, pairs, numbers, turn):  # type: ignore[no-untyped-def]
     """Split the classes of bytes by the columns of a frame, numbered by their first bytes; returns how many there are.
 
@@ -129,7 +129,7 @@ def _refined(byte_class, n, class_of, begin, column, pairs, numbers, turn):  # t
     return count
 
 
-@helper
+@allocating_helper
 def _symbol_edges(  # type: ignore[no-untyped-def]
     state_at, class_at, edge_start, edge_class, edge_target, class_of, numbers, state_flags, flag
 ):
@@ -177,7 +177,7 @@ def _symbol_edges(  # type: ignore[no-untyped-def]
     return start, number[:n].copy(), target[:n].copy()
 
 
-@helper
+@allocating_helper
 def _measure(edge_start, edge_class, edge_target, first_state, n, final, weight, distance):  # type: ignore[no-untyped-def]
     """Set `distance` to the least weight from each of a frame's `n` states to a final one; whether it has no cycle.
 
@@ -250,7 +250,8 @@ def _measure(edge_start, edge_class, edge_target, first_state, n, final, weight,
 
 @kernel(
     "boolean(int64[::1], int64[::1], int64[::1], int32[::1], int32[::1], uint8[::1], int32[::1], int32[::1], "
-    "uint8[::1], int64[::1], uint8[::1], int64[::1], int64[::1])"
+    "uint8[::1], int64[::1], uint8[::1], int64[::1], int64[::1])",
+    allocates=True,
 )
 def _lengths(  # type: ignore[no-untyped-def]
     state_at,
@@ -317,7 +318,7 @@ def _lengths(  # type: ignore[no-untyped-def]
     return acyclic
 
 
-@helper
+@allocating_helper
 def _next_bytes(state_at, own, kind, final, state_frame, call_start, call_frame, call_target):  # type: ignore[no-untyped-def]
     """(first, follow) int64[frames * 4]: bytes that a string of a frame begins with, and that may follow it.
 
@@ -368,7 +369,8 @@ def _next_bytes(state_at, own, kind, final, state_frame, call_start, call_frame,
 
 @kernel(
     "(int64[::1], int64[::1], int64[::1], int32[::1], int32[::1], uint8[::1], int32[::1], int32[::1], int32[::1], "
-    "uint8[::1], int64[::1])"
+    "uint8[::1], int64[::1])",
+    allocates=True,
 )
 def _link(  # type: ignore[no-untyped-def]
     state_at, class_at, edge_start, edge_class, edge_target, final, class_of, callee, token, kind, distance

@@ -95,7 +95,7 @@ def _dense_rows(
     return byte_class, len(first_of), table[:, column_of[first_of]].reshape(-1)
 
 
-@kernel("(uint8[::1], int64[::1], int64)")
+@kernel("(uint8[::1], int64[::1], int64)", allocates=True)
 def _merge_trie(
     data: Uint8Array, starts: npt.NDArray[np.int64], max_nodes: int
 ) -> tuple[int, Int32Array, Uint8Array, Int32Array, Int32Array, Uint8Array, Int32Array, Uint8Array, Int32Array]:

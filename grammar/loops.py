@@ -176,7 +176,8 @@ def _edge(
 
 @kernel(
     "(uint8[::1], int32[::1], int32[::1], uint8[::1], int32[::1], int64, int32[::1], int32[::1], int32[::1], "
-    "int32[::1], int32[::1])"
+    "int32[::1], int32[::1])",
+    allocates=True,
 )
 def _staying(
     byte_class: Uint8Array,
@@ -268,7 +269,8 @@ def _staying(
 
 @kernel(
     "(uint8[::1], int32[::1], int32[::1], uint8[::1], int32[::1], uint8[::1], int32[::1], int32[::1], uint8[::1], "
-    "int64, int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)"
+    "int64, int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)",
+    allocates=True,
 )
 def _mark_loops(
     byte_class: Uint8Array,

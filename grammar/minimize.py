@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .._numba import helper
+from .._numba import allocating_helper, helper
 
 Int32Array = npt.NDArray[np.int32]
 Uint8Array = npt.NDArray[np.uint8]
 
 
-@helper
+@allocating_helper
 def _identity(n: int) -> Int32Array:
     result = np.empty(n, np.int32)
     for i in range(n):
@@ -77,7 +77,7 @@ def _split(
     return n_sets
 
 
-@helper
+@allocating_helper
 def minimized(
     edge_start: Int32Array, edge_class: Int32Array, edge_target: Int32Array, final: Uint8Array, n_classes: int
 ) -> tuple[int, Int32Array, Int32Array, Int32Array, Uint8Array]:

@@ -13,7 +13,7 @@ OUTSIDE, ROOT, FREE, END, FIRST_OTHER = range(5)
 _QUOTE = 0x22
 
 
-@kernel("(uint8[::1], int64[::1], uint8[::1], int32[:, ::1], int32[:, ::1], int64)")
+@kernel("(uint8[::1], int64[::1], uint8[::1], int32[:, ::1], int32[:, ::1], int64)", allocates=True)
 def other_texts(
     text: Uint8Array,
     text_end: npt.NDArray[np.int64],

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from .._numba import helper, kernel
+from .._numba import allocating_helper, kernel
 from .errors import GrammarTooLarge
 from .utf8 import Fragment
 
@@ -193,7 +193,7 @@ def trimmed(
     return PositionAutomaton(edge_start, low[:n_edges], high[:n_edges], target[:n_edges], final)
 
 
-@helper
+@allocating_helper
 def grown(values: npt.NDArray[Number], size: int) -> npt.NDArray[Number]:
     """A copy with room for `size` values. By a loop: assigning slices takes Numba seconds to compile."""
     result = np.empty(size, values.dtype)
@@ -202,7 +202,7 @@ def grown(values: npt.NDArray[Number], size: int) -> npt.NDArray[Number]:
     return result
 
 
-@helper
+@allocating_helper
 def group(n: int, keys: Int32Array) -> tuple[Int32Array, Int32Array]:
     """Counting sort: where each key's items begin, and the items' numbers in order of their keys."""
     start = np.zeros(n + 1, np.int32)
@@ -218,7 +218,7 @@ def group(n: int, keys: Int32Array) -> tuple[Int32Array, Int32Array]:
     return start, order
 
 
-@helper
+@allocating_helper
 def eliminated(
     n_states: int,
     start: int,
@@ -308,7 +308,7 @@ def eliminated(
     return count if ok else -1, out_start, out_low, out_high, out_target, final
 
 
-@helper
+@allocating_helper
 def trimmed_arrays(
     edge_start: Int32Array, low: Int32Array, high: Int32Array, target: Int32Array, final: Uint8Array
 ) -> tuple[int, Int32Array, Int32Array, Int32Array, Int32Array, Uint8Array]:
@@ -375,7 +375,8 @@ def trimmed_arrays(
 
 @kernel(
     "(int64, int64, int64, boolean, int32[::1], int32[::1], int32[::1], int32[::1], "
-    "int32[::1], int32[::1], int32[::1], int64)"
+    "int32[::1], int32[::1], int32[::1], int64)",
+    allocates=True,
 )
 def _eliminate(
     n_states: int,
@@ -407,7 +408,7 @@ def _eliminate(
     )
 
 
-@kernel("(int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1])")
+@kernel("(int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1])", allocates=True)
 def _trim(
     edge_start: Int32Array, low: Int32Array, high: Int32Array, target: Int32Array, final: Uint8Array
 ) -> tuple[int, Int32Array, Int32Array, Int32Array, Int32Array, Uint8Array]:

@@ -33,7 +33,8 @@ def intersection(
 
 @kernel(
     "(int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1], "
-    "int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1], int64)"
+    "int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1], int64)",
+    allocates=True,
 )
 def _intersect(
     start_a: Int32Array,

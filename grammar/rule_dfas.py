@@ -9,7 +9,7 @@ from itertools import accumulate, chain
 import numpy as np
 import numpy.typing as npt
 
-from .._numba import helper, kernel
+from .._numba import allocating_helper, kernel
 from .determinize import Dfa, determinized
 from .limits import Limits
 from .nets import Nets
@@ -114,7 +114,7 @@ def _kept(absent: frozenset[int]) -> Uint8Array:
     return kept
 
 
-@helper
+@allocating_helper
 def _without_bytes(source, low, high, target, kept):  # type: ignore[no-untyped-def]
     """The edges, cut where a byte is not kept."""
     n = 0
@@ -141,7 +141,7 @@ def _without_bytes(source, low, high, target, kept):  # type: ignore[no-untyped-
     return new_source, new_low, new_high, new_target
 
 
-@helper
+@allocating_helper
 def _grow_nullable(skips, skip_at, edges, edge_at, n_states, call_at, callee, nullable):  # type: ignore[no-untyped-def]
     """Set `nullable` of the nets: a least fixpoint."""
     n = len(n_states)
@@ -182,7 +182,8 @@ def _grow_nullable(skips, skip_at, edges, edge_at, n_states, call_at, callee, nu
 
 @kernel(
     "(int32[:, ::1], int32[:, ::1], int32[:, ::1], uint8[::1], int64[::1], int64[::1], int64[::1], int64[::1], "
-    "int64[::1], int32[::1], uint8[::1], uint8[::1], boolean, int64, int64, int64, int64)"
+    "int64[::1], int32[::1], uint8[::1], uint8[::1], boolean, int64, int64, int64, int64)",
+    allocates=True,
 )
 def _rule_dfas(  # type: ignore[no-untyped-def]
     edges, skips, words, text, edge_at, skip_at, word_at, n_states, call_at, callee, nullable, kept, cut, start,

@@ -124,18 +124,15 @@ def build_listed(
 
 
 @helper
-def list_of(
-    mask_id: int, list_offset: NDArray[Any], list_length: NDArray[Any], tokens: NDArray[Any], single: NDArray[Any]
-) -> Any:
-    """The tokens of a list or single mask (written to `single`); none for another kind or an unknown list."""
+def listed_span(mask_id: int, list_offset: NDArray[Any], list_length: NDArray[Any]) -> tuple[int, int]:
+    """Where a list's tokens begin and end; -1 and 0 for a single token, 0 and 0 for another kind or an unknown list."""
     kind = mask_id >> KIND_SHIFT
     index = mask_id & INDEX_BITS
     if kind == KIND_SINGLE:
-        single[0] = index
-        return single[:1]
+        return -1, 0
     if kind == KIND_LIST and index < list_offset.size:
-        return tokens[list_offset[index] : list_offset[index] + list_length[index]]
-    return single[:0]
+        return np.int64(list_offset[index]), np.int64(list_offset[index]) + list_length[index]
+    return 0, 0
 
 
 @helper

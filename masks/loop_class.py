@@ -74,7 +74,7 @@ def _count_after(automaton, state, lead, known):  # type: ignore[no-untyped-def]
     return known[state, column]
 
 
-@kernel("void(int64, int64, int64[::1], uint8[::1])")
+@kernel("void(int64, int64, int64[::1], uint8[::1])", allocates=True)
 def _exact_states(automaton, n_states, sizes, exact):  # type: ignore[no-untyped-def]
     """exact[s] = 1 where the code points above U+007F that may come next in `s` are those of its loop class alone.
 

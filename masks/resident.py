@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 LAZY_BYTES = 64 << 20
 
 
-@kernel("void(int64, int64, uint8[::1])")
+@kernel("void(int64, int64, uint8[::1])", allocates=True)
 def _single_items(automaton, n_states, single):  # type: ignore[no-untyped-def]
     """Set `single` at the frames that are counters whose items are one code point each."""
     starts, kinds = section(automaton, AT_FRAME_START), section(automaton, AT_FRAME_KIND)
@@ -108,7 +108,7 @@ def _single_items(automaton, n_states, single):  # type: ignore[no-untyped-def]
         single[frame] = 1 if good else 0
 
 
-@kernel("void(uint8[::1], uint8[::1], int64[::1])")
+@kernel("void(uint8[::1], uint8[::1], int64[::1])", allocates=True)
 def _byte_kinds(byte_class, single_byte, words):  # type: ignore[no-untyped-def]
     """Set the words of G_KINDS: the byte classes, and behind them each byte of a state with one edge by itself."""
     alone = np.zeros(256, np.uint8)

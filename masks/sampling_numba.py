@@ -21,7 +21,7 @@ from .keys_numba import (
     collect,
     composite_key,
     composite_token,
-    list_of,
+    listed_span,
     read_key,
     scaled,
 )
@@ -169,7 +169,9 @@ def _sample_rows(
             if best_token < 0:
                 continue
         else:
-            listed = list_of(mask_id, list_offset, list_length, list_tokens, single)
+            single[0] = index
+            begin, end = listed_span(mask_id, list_offset, list_length)
+            listed = single if begin < 0 else list_tokens[begin:end]
             count = collect(bits, base, shift, listed, ends, end_allowed[i], vocabulary, marks, values)
             if count == 0:
                 continue
@@ -294,9 +296,10 @@ def _apply_rows(
         if mask_id < 0 or (mask_id >> KIND_SHIFT == KIND_DENSE and index < dense.shape[0]):
             build_mask(index, dense, ends, end_allowed[i], vocabulary, mask)
         else:
-            build_listed(
-                list_of(mask_id, list_offset, list_length, list_tokens, single), ends, end_allowed[i], vocabulary, mask
-            )
+            single[0] = index
+            begin, end = listed_span(mask_id, list_offset, list_length)
+            listed = single if begin < 0 else list_tokens[begin:end]
+            build_listed(listed, ends, end_allowed[i], vocabulary, mask)
         for block in range((vocabulary + 31) >> 5):
             word = mask[block]
             first = base + (block << 5)

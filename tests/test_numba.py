@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -13,9 +14,10 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from numba.core.dispatcher import Dispatcher
 
 from stepmask import _numba
-from stepmask._numba import helper, kernel
+from stepmask._numba import allocating_helper, helper, kernel
 from stepmask.masks.memory import load_i64
 from stepmask.masks.warm_up import KERNEL_MODULES
 
@@ -98,6 +100,78 @@ def test_the_cache_is_told_whoever_compiles_the_kernel(tmp_path: Path, monkeypat
         one(np.int64(4))
     assert list(again.stats.cache_hits.values()) == [1]
     assert list(other.stats.cache_misses.values()) == [1] and not other.stats.cache_hits
+
+
+def test_a_helper_is_compiled_once_for_all_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+
+    @helper
+    def scaled(x: int, factor: int, negated: bool) -> int:
+        return -x * factor if negated else x * factor
+
+    @kernel("int64(int64)")
+    def top(x: int) -> int:
+        return scaled(x, 2, False) + 10 * scaled(x, 3, negated=True) + 100 * scaled(x, x, x > 3)
+
+    _numba.compile_kernel(*_numba.REGISTRY.pop())
+    assert [top(x) for x in (3, 4)] == [6 - 90 + 900, 8 - 120 - 1600]
+    assert [str(kind) for (kinds,) in [scaled.overloads] for kind in kinds] == ["int64", "int64", "bool"]
+
+
+@pytest.mark.parametrize("makes", ["np.zeros(n, np.int64)", "values.copy()", "values[1:]", "made(n)"])
+def test_only_who_says_so_makes_arrays(makes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the step nothing is allocated: what would be is refused, in a kernel and in what it calls."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    text = f"""
+        @allocating_helper
+        def made(n):
+            return np.zeros(n, np.int64)
+
+        @helper
+        def some(values, n):
+            return {makes}
+
+        @kernel("int64(int64[::1], int64)"ALLOCATES)
+        def top(values, n):
+            return some(values, n).size
+    """
+
+    def compiled(text: str) -> Any:
+        names = {"kernel": kernel, "helper": helper, "allocating_helper": allocating_helper, "np": np}
+        exec(compile(textwrap.dedent(text), __file__, "exec"), names | {"__name__": __name__})
+        dispatcher, signature = _numba.REGISTRY.pop()
+        _numba.compile_kernel(dispatcher, signature)
+        return dispatcher
+
+    with pytest.raises(numba.TypingError):
+        compiled(text.replace("ALLOCATES", ""))
+    allowed = text.replace("ALLOCATES", ", allocates=True").replace("@helper", "@allocating_helper")
+    assert compiled(allowed)(np.arange(4), 3) in (3, 4)
+
+
+def test_who_allocates_is_called_by_none_that_does_not() -> None:
+    """An array that is made and handed to a function without counts of references would never be given back; one that
+    such a function hands on would be given back twice."""
+    for module in KERNEL_MODULES:
+        importlib.import_module(module, "stepmask")
+    seen: set[Any] = set()
+    todo = [dispatcher for dispatcher, _ in _numba.REGISTRY]
+    while todo:
+        caller = todo.pop()
+        if caller in seen or caller.targetoptions.get("inline") == "always":  # inlined: part of its callers
+            continue
+        seen.add(caller)
+        function = caller.py_func
+        for name in function.__code__.co_names:
+            called = function.__globals__.get(name)
+            if isinstance(called, Dispatcher):
+                todo.append(called)
+                assert caller.targetoptions["_nrt"] or not called.targetoptions.get("_nrt"), (function, name)
+        if not caller.targetoptions["_nrt"]:
+            assert "rray" not in function.__annotations__.get("return", ""), function
+    step = {"plan_rows", "advance_rows", "settle_rows", "_sample_rows", "_candidate_rows", "_apply_rows"}
+    quiet = {d.py_func.__name__ for d in seen if not d.targetoptions["_nrt"]}
+    assert step <= quiet
 
 
 def test_every_kernel_is_known_and_the_same_in_each_process() -> None:

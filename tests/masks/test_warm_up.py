@@ -10,10 +10,11 @@ from typing import Any
 
 import numba
 import pytest
+from numba.core import base, event, ir
 from numba.core.types.functions import BaseFunction
 
 import stepmask
-from stepmask import _numba
+from stepmask import _compiler, _numba
 from stepmask.masks import warm_up
 
 NAMES = [f"stepmask.kernel_{number}" for number in range(7)]
@@ -124,7 +125,13 @@ def declared(function: Callable[..., Any], signature: str) -> Any:
 
 @pytest.mark.usefixtures("cached_elsewhere")
 def test_compiling_leaves_numba_and_python_as_they_were() -> None:
-    before = gc.get_threshold(), BaseFunction.get_call_type
+    replaced = [(BaseFunction, "get_call_type"), (base, "_has_loc"), (ir.Inst, "_rec_list_vars")]
+    replaced += [(event, "start_event"), (event, "end_event")]
+
+    def state() -> list[Any]:
+        return [gc.get_threshold(), *(getattr(holder, name) for holder, name in replaced)]
+
+    before = state()
     seen: list[Any] = []
 
     def twice(x):  # type: ignore[no-untyped-def]
@@ -136,12 +143,13 @@ def test_compiling_leaves_numba_and_python_as_they_were() -> None:
     kernel = declared(twice, "int64(int64)")
     _numba.compile_kernel(kernel, "int64(int64)")
     assert kernel(4) == 8
-    with _numba._cheap_compiler():
-        seen += [gc.get_threshold()[0], BaseFunction.get_call_type]
+    with _compiler.cheap_compiler():
+        seen += state()
     with pytest.raises(numba.TypingError):
         _numba.compile_kernel(declared(wrong, "int64(int64)"), "int64(int64)")
-    assert seen[0] == _numba._COLLECT_EVERY and seen[1] is not before[1]
-    assert (gc.get_threshold(), BaseFunction.get_call_type) == before
+    assert seen[0][0] == _compiler.COLLECT_EVERY
+    assert all(now is not old for now, old in zip(seen[1:], before[1:], strict=True))
+    assert state() == before
 
 
 @pytest.mark.usefixtures("cached_elsewhere")
