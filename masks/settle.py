@@ -385,6 +385,6 @@ class Settler:
         self.left = 0
         arguments: tuple[Any, ...] = (batch, self._slots.ctypes.data, rows, self.fuel, *candidates.arrays())
         arguments += (parameters.temperature, parameters.top_k, parameters.top_p, parameters.min_p)
-        arguments += (self._known, tokens, self._status.ctypes.data, everything)
+        arguments += (self._known, tokens, self._status.ctypes.data, int(everything))
         self.left = settle_rows(*arguments)
         return tokens

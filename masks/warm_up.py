@@ -72,6 +72,8 @@ def warm_up(progress: bool | Callable[[int, int, str], None] = False, *, process
                 _report(progress, done, len(todo), dispatcher.__name__)
             compile_kernel(dispatcher, signature)
             _DONE.add(id(dispatcher))
+        for dispatcher, _ in todo:  # a call with other types would be compiled there and then, in a step
+            dispatcher.disable_compile()
         if progress is True:
             sys.stderr.write("\r\x1b[K")
         return time.perf_counter() - begin

@@ -167,3 +167,19 @@ def test_operations_are_remembered_by_all_their_types() -> None:
     values = _numba.np.array([1.25, 2.25])
     assert first(7, 2.5, values) == expected
     assert second(7.5, 2, values.astype(_numba.np.float32)) == mixed(7.5, 2, [1.25, 2.25])
+
+
+def test_nothing_is_compiled_once_all_is() -> None:
+    """A call with types that were not declared takes the declared ones, or is refused: compiling it would take seconds,
+    and the step would wait for them."""
+    stepmask.warm_up()
+    declared: dict[Any, int] = {}
+    for dispatcher, _ in _numba.REGISTRY:
+        declared[dispatcher] = declared.get(dispatcher, 0) + 1
+    kernels = {d: n for d, n in declared.items() if d.__module__.startswith("stepmask.")}
+    for kernel, signatures in kernels.items():
+        assert len(kernel.signatures) == signatures, kernel
+        with pytest.raises(TypeError):
+            kernel(*["text"] * len(kernel.signatures[0]))
+        assert len(kernel.signatures) == signatures
+    assert len(kernels) > 30
