@@ -152,7 +152,7 @@ class PeerRows(Rows):
             mask_ids[row] = KIND_DENSE << KIND_SHIFT | row
         none = np.zeros(rows, np.bool_)
         status = np.full(rows, READY, np.uint8)
-        self._current = StepPlan(decoding.copy(), status, none, mask_ids, end_bits(decoding), none)
+        self._current = StepPlan(decoding.copy(), status, none, mask_ids, end_bits(decoding), none, False)
         return self._current
 
     def fill(self) -> None:

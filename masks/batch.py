@@ -16,6 +16,7 @@ from .calibration import fuel_of
 from .errors import StackLimitError
 from .finish import lazy_distances, shortest_completion
 from .fuel import NO_FUEL_LIMIT
+from .host_rows import copy_rows
 from .late import finish
 from .layout import (
     B_ADVANCE_FUEL,
@@ -105,10 +106,11 @@ class Batch(Slots):
         self._words = np.zeros(self._tables.words, np.int64)
         self._whole_mask: npt.NDArray[np.uint32] = self._words.view(np.uint32)[: vocabulary.words]
         self._token = np.zeros(1, np.int32)
+        self._step_slots, self._step_tokens = np.zeros(slots, np.int32), np.zeros(slots, np.int32)
         # Where kernels find these: NumPy takes a microsecond to say it, in every step.
         self._plan_at = tuple(array.ctypes.data for array in (self._mask_ids, self._end_allowed, self._status))
-        self._accepted_at, self._words_at, self._row_at = (
-            array.ctypes.data for array in (self._accepted, self._words, self._row)
+        self._accepted_at, self._words_at, self._row_at, self._slots_at, self._tokens_at = (
+            array.ctypes.data for array in (self._accepted, self._words, self._row, self._step_slots, self._step_tokens)
         )
         block = self._memory
         block.set_number(B_LOOK_EXTRA, min(int(self.settle_fuel * LOOK_SHARE), NO_FUEL_LIMIT // 4))
@@ -125,10 +127,9 @@ class Batch(Slots):
         `late`: what becomes of rows whose masks are not there by then. Raises `MemoryError` where they are to be
         finished and the pool cannot hold those of one step (`pool_masks`).
         """
-        slots = self._checked(slots)
         plan = self.plan_within(slots, self.fuel if late is Late.FINISH else self.plan_fuel)
         if late is Late.FINISH and (plan.status == PENDING).any():
-            plan = finish(self, slots, plan)
+            plan = finish(self, plan)
         self.settler.take(plan, max(0, self.settle_fuel + self._fuel_left))
         if self.prefetcher is not None:
             self.prefetcher.planned(plan)
@@ -156,15 +157,10 @@ class Batch(Slots):
         return self.settler.settle(self._address, candidates)
 
     def plan_within(self, slots: npt.NDArray[np.int32], fuel: int) -> Plan:
-        """`plan` with so much fuel, for slots that are in range."""
+        """`plan` with so much fuel, and nothing around it."""
+        slots = self._checked(slots)
         rows = len(slots)
-        left = _step.plan_rows(
-            self._address,
-            slots.ctypes.data,
-            rows,
-            fuel,
-            *self._plan_at,
-        )
+        left = _step.plan_rows(self._address, self._slots_at, rows, fuel, *self._plan_at)
         if left == _step.NO_SUCH_SLOT:
             raise ValueError("a row names a slot that is not in use (-1 is an unconstrained row)")
         self._fuel_left = left
@@ -187,7 +183,8 @@ class Batch(Slots):
             self.prefetcher.advancing(slots, tokens)
         self._memory.header[B_ADVANCE_FUEL] = self.advance_fuel + self.settler.left
         self.settler.left = 0
-        self._advance(slots, tokens, _step.ROWS)
+        copy_rows(tokens, self._tokens_at)
+        _advance.advance_rows(self._address, self._slots_at, rows, self._tokens_at, self._accepted_at, _step.ROWS)
         return self._accepted[:rows]
 
     def _advance(self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32], mode: int) -> int:
@@ -195,8 +192,10 @@ class Batch(Slots):
         return int(_advance.advance_rows(self._address, *at, mode))
 
     def _checked(self, slots: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """A step's slots in the form that kernels take, copied to `_slots_at` too: NumPy takes a microsecond to say
+        where an array is."""
         slots = plain(slots, np.int32, 1, "slots")
-        if len(slots) > self.slots or (len(slots) and int(slots.max()) >= self.slots):
+        if len(slots) > self.slots or copy_rows(slots, self._slots_at) >= self.slots:
             raise ValueError(f"at most {self.slots} rows, each a slot below {self.slots} or -1")
         return slots
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .candidates import Candidates
 
 
-def finish(batch: Batch, slots: npt.NDArray[np.int32], plan: Plan) -> Plan:
+def finish(batch: Batch, plan: Plan) -> Plan:
     """The plan with all its masks, whatever that takes; rows and work over the budget are counted."""
     counters = batch.counter_values
     waiting, work, made = int((plan.status == PENDING).sum()), int(counters[COUNT_WORK]), -1
@@ -24,7 +24,7 @@ def finish(batch: Batch, slots: npt.NDArray[np.int32], plan: Plan) -> Plan:
         if made == counters[COUNT_MASKS]:
             raise MemoryError("the masks of one step do not fit into the pool: more pool_masks or fewer slots")
         made = int(counters[COUNT_MASKS])
-        plan = batch.plan_within(slots, NO_FUEL_LIMIT)
+        plan = batch.plan_within(plan.slots, NO_FUEL_LIMIT)
     counters[COUNT_OVERRUNS] += waiting
     counters[COUNT_OVER] += counters[COUNT_WORK] - work
     return plan

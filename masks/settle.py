@@ -34,6 +34,7 @@ from .candidates import CANDIDATES, Candidates
 from .fuel import count as count_up
 from .fuel import fuel_left, give_fuel, work_done
 from .history import config_at
+from .host_rows import copy_plan
 from .layout import (
     B_ADVANCE_TOKEN,
     B_MIN_TOKENS,
@@ -347,44 +348,65 @@ class Settler:
         self._slots = np.zeros(slots, np.int32)
         self._planned = np.zeros(slots, np.uint8)
         self._status = np.zeros(slots, np.uint8)
+        self._views = self._slots[:0], self._planned[:0], self._status[:0]
+        #: Of the plan: rows with a grammar that have a mask, and rows that wait for one.
+        self._ready = self._pending = 0
+        self._slots_at, self._planned_at, self._status_at = (
+            array.ctypes.data for array in (self._slots, self._planned, self._status)
+        )
         self._known = np.zeros((slots, CANDIDATES), np.uint8)
 
     def take(self, plan: Plan, fuel: int) -> None:
         """The rows to settle next, and the fuel for that."""
         self.fuel = self.left = fuel
-        self._rows = len(plan.slots)
-        self._slots[: self._rows] = plan.slots
-        self._planned[: self._rows] = plan.status
+        counts = copy_plan(plan.slots, plan.status, self._slots_at, self._planned_at)
+        self._ready, self._pending = counts >> 32, counts & 0xFFFFFFFF
+        rows = len(plan.slots)
+        if rows != self._rows:
+            self._rows = rows
+            self._views = self._slots[:rows], self._planned[:rows], self._status[:rows]
 
     def settle(self, batch: int, candidates: Candidates) -> Outcome:
         """`Batch.settle` of the batch at this address."""
-        tokens = self._run(batch, candidates, False)
-        return Outcome(self._slots[: self._rows], tokens, self._status[: self._rows])
+        tokens = self._tokens_of(candidates)
+        slots, planned, status = self._views
+        if self._pending == 0:  # as a rule: the kernel's arguments alone take longer than this
+            self._counters[COUNT_READY] += self._ready
+            self.left = max(self.fuel, 0)
+            return Outcome(slots, tokens, planned)
+        self._run(batch, candidates, tokens, False)
+        return Outcome(slots, tokens, status)
 
     def legal(self, batch: int, candidates: Candidates) -> NDArray[np.bool_]:
         """Which candidates of each row are known to be legal, bool[rows, most]: all looked up while the fuel lasts."""
-        self._run(batch, candidates, True)
+        self._run(batch, candidates, self._tokens_of(candidates), True)
         there = np.arange(candidates.tokens.shape[1]) < candidates.count[: self._rows, None]
         legal: NDArray[np.bool_] = there & (self._known[: self._rows] == _LEGAL)
         return legal
 
-    def _run(self, batch: int, candidates: Candidates, everything: bool) -> NDArray[np.int32]:
+    def _tokens_of(self, candidates: Candidates) -> NDArray[np.int32]:
+        """Tokens of the candidates' rows, which must be the plan's."""
         if not isinstance(candidates, Candidates):
             raise TypeError(f"candidates come from sampling, not {type(candidates).__name__}: {candidates!r:.60}")
-        rows, tokens, parameters = candidates.rows, candidates.sampled, candidates.parameters
-        if rows != self._rows or tokens is None or parameters is None or len(tokens) != rows:
-            raise ValueError(f"candidates of {rows} rows for a plan of {self._rows}")
+        tokens = candidates.sampled
+        if (
+            candidates.rows != self._rows
+            or tokens is None
+            or candidates.parameters is None
+            or len(tokens) != self._rows
+        ):
+            raise ValueError(f"candidates of {candidates.rows} rows for a plan of {self._rows}")
+        return tokens
+
+    def _run(self, batch: int, candidates: Candidates, tokens: NDArray[np.int32], everything: bool) -> None:
+        parameters = candidates.parameters
+        assert parameters is not None
         if self._known.shape[1] != candidates.tokens.shape[1]:
             self._known = np.zeros((len(self._slots), candidates.tokens.shape[1]), np.uint8)
-        self._status[:rows] = self._planned[:rows]
-        if not everything and not (self._planned[:rows] == PENDING).any():
-            # As a rule: the kernel's arguments alone take longer than this.
-            self._counters[COUNT_READY] += int(np.count_nonzero(self._slots[:rows][self._planned[:rows] == READY] >= 0))
-            self.left = max(self.fuel, 0)
-            return tokens
+        _, planned, status = self._views
+        status[:] = planned
         self.left = 0
-        arguments: tuple[Any, ...] = (batch, self._slots.ctypes.data, rows, self.fuel, *candidates.arrays())
+        arguments: tuple[Any, ...] = (batch, self._slots_at, self._rows, self.fuel, *candidates.arrays())
         arguments += (parameters.temperature, parameters.top_k, parameters.top_p, parameters.min_p)
-        arguments += (self._known, tokens, self._status.ctypes.data, int(everything))
+        arguments += (self._known, tokens, self._status_at, int(everything))
         self.left = settle_rows(*arguments)
-        return tokens

@@ -313,12 +313,14 @@ class Engine:
 
     def _end_planned(self, plan: StepPlan) -> bool:
         """End the requests whose plan says so; whether there were any."""
+        if not plan.any_ends:
+            return False
         for row in np.flatnonzero(plan.only_end).tolist():
             self._finish(row, "stop")
         for row in np.flatnonzero(plan.limit).tolist():
             made = len(self._handle(row).token_ids)
             self._finish(row, "error", StackLimitError(f"too many open ways to read the text after {made} tokens"))
-        return bool((plan.only_end | plan.limit).any())
+        return True
 
     def _take_forced(self, plan: StepPlan) -> tuple[StepPlan, int]:
         """Take the tokens that are each the only legal one, one after the other; the plan behind them, and how many."""

@@ -16,10 +16,11 @@ import numpy.typing as npt
 from ...masks.arena import ACCEPTED, UNFINISHED
 from ...masks.batch import Batch
 from ...masks.errors import VocabularyError
-from ...masks.layout import COUNT_WORK, LIMIT, MAX_ENDS, READY
+from ...masks.host_rows import choose_rows, finish_plan, take_tokens
+from ...masks.layout import COUNT_WORK, MAX_ENDS
 from ...masks.outcome import Outcome
 from ...masks.sampling import Sampler, SampleResult, SamplingParameters
-from ...masks.tables import ALL_ENDS, INDEX_BITS, KIND_EMPTY, KIND_SHIFT, KIND_SINGLE, EndSets
+from ...masks.tables import INDEX_BITS, KIND_EMPTY, KIND_SHIFT, KIND_SINGLE, EndSets
 from ...masks.vocabulary import Vocabulary
 from .request import Request
 
@@ -44,6 +45,8 @@ class StepPlan:
     end_allowed: npt.NDArray[np.uint32]
     #: Rows that cannot have a mask within the limits of stack graphs, now or later: bool.
     limit: npt.NDArray[np.bool_]
+    #: Whether `only_end` or `limit` is true of any row.
+    any_ends: bool
 
 
 class Rows:
@@ -77,6 +80,7 @@ class Rows:
         self._parameters = SamplingParameters.build(slots, temperature=0.0)
         self._vocabulary_ends = tuple(vocabulary.eos or ())
         self._batch_slots = np.full(slots, NO_SLOT, np.int32)
+        self._chosen = np.full(slots, NO_SLOT, np.int32)
         self._min_tokens = np.zeros(slots, np.int64)
         self._ends: list[tuple[int, ...]] = [()] * slots
         self._end_sets = EndSets.same(slots)
@@ -165,7 +169,9 @@ class Rows:
 
         `again`: within the same step, whose plans share one budget.
         """
-        slots = np.where(decoding, self._batch_slots, NO_SLOT)
+        rows = len(decoding)
+        slots = self._chosen[:rows]
+        choose_rows(decoding, self._batch_slots, slots)
         before = self._spent()
         self._batch.plan_fuel = self._plan_left if again else self._plan_fuel
         if not again:
@@ -174,15 +180,14 @@ class Rows:
         spent = self._spent() - before
         self.fuel += spent
         self._plan_left = max(1, self._batch.plan_fuel - spent)
-        has_grammar = slots != NO_SLOT
-        ready = decoding & (plan.status == READY)
-        only_end = ready & has_grammar & (plan.mask_ids >> KIND_SHIFT == KIND_EMPTY)
-        may_end = self._parameters.position >= self._min_tokens
-        end_allowed = np.where(has_grammar, plan.end_allowed, np.where(may_end, np.uint32(ALL_ENDS), np.uint32(0)))
-        end_allowed[~ready] = 0
-        limit = decoding & (plan.status == LIMIT)
-        mask_ids = np.where(ready, plan.mask_ids, _NOTHING)
-        return StepPlan(decoding.copy(), plan.status, only_end, mask_ids, end_allowed, limit)
+        mask_ids, end_allowed = np.empty(rows, np.int32), np.empty(rows, np.uint32)
+        only_end, limit = np.empty(rows, np.bool_), np.empty(rows, np.bool_)
+        found = finish_plan(
+            *(decoding, slots, self._parameters.position, self._min_tokens),
+            *(plan.mask_ids, plan.end_allowed, plan.status),
+            *(mask_ids, end_allowed, only_end, limit),
+        )
+        return StepPlan(decoding.copy(), plan.status, only_end, mask_ids, end_allowed, limit, found != 0)
 
     @contextmanager
     def prefetching(self) -> Iterator[None]:
@@ -217,10 +222,9 @@ class Rows:
 
     def advance(self, plan: StepPlan, outcome: Outcome) -> npt.NDArray[np.uint8]:
         """Take each row's token into its grammar; uint8[rows] as `Batch.advance` (ACCEPTED without one)."""
-        taken = plan.decoding & (outcome.tokens >= 0)
-        answers = self._advance(np.where(taken, self._batch_slots, NO_SLOT), outcome.tokens)
-        self._parameters.position += taken
-        return answers
+        slots = self._chosen[: len(plan.decoding)]
+        take_tokens(plan.decoding, outcome.tokens, self._batch_slots, self._parameters.position, slots)
+        return self._advance(slots, outcome.tokens)
 
     def forced(self, plan: StepPlan) -> npt.NDArray[np.int32]:
         """The token of each planned row that has only one legal one, no end among them; -1 for others; int32[rows].

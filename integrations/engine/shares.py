@@ -179,9 +179,10 @@ class SharedRows:
         """The lanes' plans in one."""
         rows = len(decoding)
         none = np.zeros(rows, np.bool_)
+        any_ends = any(lane.plan is not None and lane.plan.any_ends for lane in self._active)
         whole = StepPlan(
             decoding.copy(), np.full(rows, READY, np.uint8), none, self.lanes[0].rows.nothing(rows),
-            np.zeros(rows, np.uint32), none.copy(),
+            np.zeros(rows, np.uint32), none.copy(), any_ends,
         )  # fmt: skip
         for lane in self._active:
             plan, members = lane.plan, lane.members
