@@ -12,8 +12,9 @@ from ..grammar.automaton import (
 )
 from .accept import accept_data, accept_token, copy_config, rest_at_boundary, rest_on_set, token_at
 from .ahead import fetch_rows
-from .arena import ACCEPTED, REFUSED, TOO_DEEP, UNFINISHED, note_moved
+from .arena import ACCEPTED, ENDED, REFUSED, TOO_DEEP, UNFINISHED, note_moved
 from .fuel import NO_FUEL_LIMIT, affords, count, give_fuel, work_done
+from .graph import leads_on
 from .graph_call import call_forced, call_start
 from .history import config_at, current_config
 from .lanes import drop_job
@@ -39,9 +40,13 @@ from .layout import (
     B_SCRATCH,
     B_SET_SCRATCH,
     B_SLOT_GRAMMAR,
+    B_TELLS_ENDS,
     B_TEXT_START,
     B_WAITING,
+    BLOCK_COUNT,
+    BLOCK_TRIPLES,
     COMPLETE,
+    CONFIG_BLOCK,
     CONFIG_FIRST_HEAD,
     CONFIG_FLAGS,
     CONFIG_HEADS,
@@ -153,6 +158,25 @@ def _note_answer(batch, slot, token, answer):  # type: ignore[no-untyped-def]
             _move_on(batch, slot)
 
 
+@helper
+def _is_at_end(batch, slot):  # type: ignore[no-untyped-def]
+    """May the slot's text end here, and go on in no way? False where that is not seen at a glance."""
+    automaton = load_i64(load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot), G_AUTOMATON)
+    config = current_config(batch, slot)
+    if load_i64(config, CONFIG_FLAGS) != COMPLETE or load_i64(automaton, H_FLAGS) & LAZY:
+        return False
+    if load_i64(automaton, H_FLAGS) & RECURSIVE == 0:
+        return load_i64(config, CONFIG_HEADS) == 0  # heads that lead nowhere are dropped when it is closed
+    if load_i64(config, CONFIG_HEADS) == 0:
+        return True
+    heads = load_i64(load_i64(batch, B_ARENAS), slot) + 8 * load_i64(config, CONFIG_BLOCK)
+    for i in range(load_i64(heads, BLOCK_COUNT)):
+        triple = heads + 8 * (BLOCK_TRIPLES + 3 * i)
+        if leads_on(automaton, load_i64(triple, 1), load_i64(triple, 2)):
+            return False
+    return True
+
+
 @kernel("int64(int64, int64, int64, int64, int64, int64)")
 def advance_rows(batch, slots, rows, tokens, accepted, mode):  # type: ignore[no-untyped-def]
     """Accept tokens[i] (int32) in slots[i] (int32; negative: an unconstrained row, always accepted).
@@ -160,9 +184,10 @@ def advance_rows(batch, slots, rows, tokens, accepted, mode):  # type: ignore[no
     accepted[i] (uint8) is ACCEPTED, or REFUSED (also where the slot is free) or TOO_DEEP and nothing changed. Returns
     the number of those accepted. One kernel for several uses, because each would be compiled with a copy of the rest.
     `mode` ROWS: as above, within B_ADVANCE_FUEL, or WALK_FUEL if that is more; accepted[i] is UNFINISHED where that did
-    not suffice, and such rows come first the next time. DRAFT: all tokens one after the other in slots[0], up to the
-    first that is not accepted. ASK: nothing changes. RESUME: the slots that are in the middle of a token go on with it,
-    within the fuel that the caller has given; `tokens` and `accepted` are not used.
+    not suffice, and such rows come first the next time; ENDED is said where B_TELLS_ENDS is set. DRAFT: all tokens one
+    after the other in slots[0], up to the first that is not accepted. ASK: nothing changes. RESUME: the slots that are
+    in the middle of a token go on with it, within the fuel that the caller has given; `tokens` and `accepted` are not
+    used.
     """
     store = load_i64(batch, B_SLOT_GRAMMAR)
     positions = load_i64(batch, B_POSITION)
@@ -216,11 +241,13 @@ def advance_rows(batch, slots, rows, tokens, accepted, mode):  # type: ignore[no
             count(batch, COUNT_UNFINISHED, 1)
             if behind < 0:
                 behind = row
-        if mode != RESUME:
-            store_u8(accepted, 0 if mode == DRAFT else row, answer)
         if answer == ACCEPTED:
             n += 1
-        elif mode == DRAFT:
+            if mode == ROWS and slot >= 0 and load_i64(batch, B_TELLS_ENDS) != 0 and _is_at_end(batch, slot):
+                answer = ENDED
+        if mode != RESUME:
+            store_u8(accepted, 0 if mode == DRAFT else row, answer)
+        if mode == DRAFT and answer != ACCEPTED:
             break
     if mode == ROWS:
         count(batch, COUNT_ACCEPTED, n)

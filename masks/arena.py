@@ -56,7 +56,7 @@ from .one_head import run_one_head
 
 #: What accepting says: legal, not legal, legal but past a limit of the stack graph (nothing has changed), or that the
 #: fuel was spent before all bytes were looked at.
-REFUSED, ACCEPTED, TOO_DEEP, UNFINISHED = 0, 1, 2, 3
+REFUSED, ACCEPTED, TOO_DEEP, UNFINISHED, ENDED = 0, 1, 2, 3, 4
 #: Words of blocks that are copied in the time of one byte edge.
 WORDS_A_UNIT = 16
 #: Words of an arena that are never too many to be left as they are. Compacting them takes as long as 512 byte edges, so

@@ -27,6 +27,7 @@ from .layout import (
     B_LIST_TOKENS,
     B_LOOK_EXTRA,
     B_POSITION,
+    B_TELLS_ENDS,
     COMPLETE,
     CONFIG_WORDS,
     FINISHED,
@@ -166,13 +167,17 @@ class Batch(Slots):
         self._fuel_left = left
         return Plan(slots, self._mask_ids[:rows], self._end_allowed[:rows], self._status[:rows])
 
-    def advance(self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
+    def advance(
+        self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32], *, ends: bool = False
+    ) -> npt.NDArray[np.uint8]:
         """Accept one token a row; uint8, valid until the next call. 1 (`arena.ACCEPTED`): accepted.
 
         0 (REFUSED): not legal, nothing changed. 2 (TOO_DEEP): legal, but the row's stack has no room for it (see
         `stack_bytes`), nothing changed: the sequence should be ended. 3 (UNFINISHED): the budget did not suffice. The
         row is where it was, and the next plans go on: it is PENDING until the token is accepted, and then as if it had
         been at once. If it turns out to be one of the other two, the row's status is LIMIT from then on.
+        4 (ENDED), only where `ends` is asked for: accepted, and all that the grammar allows now is an end. Where that
+        takes a mask to see, the answer is 1, and the next plan says so.
         """
         slots = self._checked(slots)
         tokens = plain(tokens, np.int32, 1, "tokens")
@@ -183,6 +188,7 @@ class Batch(Slots):
             self.prefetcher.advancing(slots, tokens)
         self._memory.header[B_ADVANCE_FUEL] = self.advance_fuel + self.settler.left
         self.settler.left = 0
+        self._memory.header[B_TELLS_ENDS] = ends
         copy_rows(tokens, self._tokens_at)
         _advance.advance_rows(self._address, self._slots_at, rows, self._tokens_at, self._accepted_at, _step.ROWS)
         return self._accepted[:rows]

@@ -163,7 +163,7 @@ def batch_block(
     words = tables.words
     lists = max(4096, 4 * slots)
     dedup = 1 << (4 * (rows + lists)).bit_length()
-    table = 1 << 15
+    table = 1 << 16
     block = Block(B_FIELDS)
     for field, number in (
         (B_VOCABULARY, tables.address),

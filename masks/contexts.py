@@ -62,6 +62,7 @@ from .layout import (
     COUNT_CONTEXTS,
     COUNT_HITS,
     COUNT_MISSES,
+    COUNT_RECALLED,
     COUNT_VISITED,
     COUNT_WORK,
     EXIT,
@@ -117,6 +118,7 @@ from .memo import recall_mask
 from .memory import call_kernel, load_i32, load_i64, section, store_i64
 from .pool import find_entry, intern_mask, mask_cost, resolve
 from .stack_walk import begin_stack_walk
+from .whole_stack import KEY_COST, MOST_READ, mask_of_stack, whole_stack_key
 
 #: Fuel of one visit: its context is looked for in a table.
 VISIT_COST = 6
@@ -398,10 +400,20 @@ def mask_of_graph(batch, grammar, slot, config, at_start):  # type: ignore[no-un
     low, high = _visit_key(batch, grammar, slot, block, start)
     walked = load_i64(load_i64(batch, B_COUNTERS), COUNT_CONTEXTS)
     answer = FORGOTTEN
+    stack, stack_high = 0, 0
     direct = load_i64(batch, B_DIRECT) != 0
     # Only before a visit begins: what it has at least in each phase is then its own.
     if load_i64(visit, VISIT_LOW) != low and not direct:
-        known = recall_mask(batch, grammar, vocabulary, arena, block, start, -1)
+        known = -1
+        if affords(batch, KEY_COST + MOST_READ):
+            stack, stack_high = whole_stack_key(batch, grammar, vocabulary, arena, block, start)
+        if stack != 0:
+            known = mask_of_stack(batch, stack, stack_high)
+            if known >= 0:
+                count(batch, COUNT_RECALLED, 1)
+                stack = 0  # nothing to keep
+        if known < 0:
+            known = recall_mask(batch, grammar, vocabulary, arena, block, start, -1)
         if known >= 0:
             answer = known
     for _ in range(MOST_TIMES + 2):
@@ -438,6 +450,8 @@ def mask_of_graph(batch, grammar, slot, config, at_start):  # type: ignore[no-un
         store_i64(visit, VISIT_LOW, 0)
         store_i64(visit, VISIT_STAGE, NOT_VISITED)
         store_i64(load_i64(batch, B_ROW_MASK), slot, answer)
+        if stack != 0:
+            store_i64(find_entry(batch, stack, stack_high), 2, answer)
         if load_i64(load_i64(batch, B_COUNTERS), COUNT_CONTEXTS) == walked:
             count(batch, COUNT_HITS, 1)
         return answer & 0x7FFFFFFF

@@ -225,8 +225,9 @@ MAX_STEPS = 32
     B_MEMO_STEPS,  # number of the newest step
     B_MEMO_NODES,  # int64[MAX_STEPS] the stack nodes on a path
     B_ARENA_NEXT,  # int64[slots] words of its arena that a slot may use before these are compacted
+    B_TELLS_ENDS,  # whether `advance_rows` says ENDED
     B_FIELDS,
-) = range(93)
+) = range(94)
 #: Ways to a mask in one plan: the row that has waited longest, those that need least, and looking for what is there.
 LANE_OLDEST, LANE_CHEAPEST, LANE_LOOK, LANES = range(4)
 #: What each lane has for itself; the last five, also the looks.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ...masks.arena import ACCEPTED, TOO_DEEP, UNFINISHED
+from ...masks.arena import ACCEPTED, ENDED, TOO_DEEP, UNFINISHED
 from ...masks.errors import StackLimitError
 from ..text.in_process import InProcessText
 from ..text.output import TextOutput
@@ -375,7 +375,7 @@ class Engine:
             self._finish(row, "error", NoLegalToken(f"no legal token after {made} tokens"))
         elif answer == TOO_DEEP:
             self._finish(row, "error", StackLimitError(f"nested deeper than there is room for after {made} tokens"))
-        elif answer not in (ACCEPTED, UNFINISHED):
+        elif answer not in (ACCEPTED, UNFINISHED, ENDED):
             self._finish(row, "error", TokenRefused(f"token {token} was refused after {made} tokens"))
         elif self._rows.is_end(row, token):
             self._finish(row, "stop")
@@ -387,12 +387,13 @@ class Engine:
             self._feed.push(row, token)
             made += 1
             is_last = made == request.max_tokens or len(handle.prompt) - 1 + made == self._max_length
+            ends = is_last or answer == ENDED
             if request.on_token is not None:
                 self._hooks.append((handle, token, log_probability if request.logprobs else math.nan))
-                if not self._overlap or is_last:
+                if not self._overlap or ends:
                     self._call_hooks()
-            if is_last and self._slots[row] is handle:
-                self._finish(row, "length")
+            if ends and self._slots[row] is handle:
+                self._finish(row, "length" if is_last else "stop")
 
     def _call_hooks(self) -> None:
         """Call the callbacks that wait. One that fails ends its request."""

@@ -221,10 +221,10 @@ class Rows:
         return outcome
 
     def advance(self, plan: StepPlan, outcome: Outcome) -> npt.NDArray[np.uint8]:
-        """Take each row's token into its grammar; uint8[rows] as `Batch.advance` (ACCEPTED without one)."""
+        """Take each row's token into its grammar; uint8[rows] as `Batch.advance`, with ENDED (ACCEPTED without one)."""
         slots = self._chosen[: len(plan.decoding)]
         take_tokens(plan.decoding, outcome.tokens, self._batch_slots, self._parameters.position, slots)
-        return self._advance(slots, outcome.tokens)
+        return self._advance(slots, outcome.tokens, ends=True)
 
     def forced(self, plan: StepPlan) -> npt.NDArray[np.int32]:
         """The token of each planned row that has only one legal one, no end among them; -1 for others; int32[rows].
@@ -245,11 +245,13 @@ class Rows:
         self._parameters.position += taken & ((answers == ACCEPTED) | (answers == UNFINISHED))
         return answers
 
-    def _advance(self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
+    def _advance(
+        self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32], *, ends: bool = False
+    ) -> npt.NDArray[np.uint8]:
         """`Batch.advance`; those of one step share its fuel."""
         before = self._spent()
         self._batch.advance_fuel = self._advance_left
-        answers = self._batch.advance(slots, tokens)
+        answers = self._batch.advance(slots, tokens, ends=ends)
         spent = self._spent() - before
         self._advance_left = max(0, self._advance_left - spent)
         self.fuel += spent

@@ -71,5 +71,6 @@ def test_no_other_thread_runs_python_while_the_engine_steps(overlap: bool) -> No
     # Its kernel is native and holds no interpreter lock. Around it there are three calls a step (also one that needs no
     # forward pass, all rows being deferred), besides what begins and ends a thread.
     loop = {name: count for (thread, name), count in calls.items() if thread}
-    assert max(loop.pop("acquire"), loop.pop("release"), loop.pop("run_prefetch")) <= steps + 4
+    # Python 3.12 and later do not report calls of compiled functions.
+    assert max(loop.pop("acquire"), loop.pop("release"), loop.pop("run_prefetch", 0)) <= steps + 4
     assert sum(loop.values()) < 16

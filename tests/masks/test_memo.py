@@ -19,6 +19,7 @@ from stepmask.masks.batch import Batch
 from stepmask.masks.compiled import compile
 from stepmask.masks.layout import B_LISTS, B_MEMO, B_MEMO_BUCKETS, G_CONTEXT_COUNT, MAX_CONTEXTS, MAX_STEPS, STEP_NUMBER
 from stepmask.masks.memo import STEP_COST
+from stepmask.masks.whole_stack import KEY_COST, MOST_READ
 
 SEEDS = st.integers(0, 2**32 - 1)
 CLOSING = [b"]" * n for n in range(2, 6)] + [b"]}", b"}]", b"],[", b"[[", b'":', b"[]", b'"]', b"1,"]
@@ -89,7 +90,8 @@ def test_rows_like_an_earlier_one_are_remembered() -> None:
             found = batch.mask(slot)
             # Within a string the row is where it was, and walking from there, below, has left its mask.
             assert batch.counters["recalled"] == recalled + (0 if text[at : at + 1].isalpha() else 1)
-            assert batch.counters["work"] - before_work <= STEP_COST * 8
+            # What is read first of all of the stack, which is too large, and then its path.
+            assert batch.counters["work"] - before_work <= MOST_READ + STEP_COST * 8
             with walking_directly(batch):
                 batch._forget_row(slot)
                 assert np.array_equal(batch.mask(slot), found)
@@ -100,6 +102,29 @@ def test_rows_like_an_earlier_one_are_remembered() -> None:
     batch.reset(second)
     batch.accept_bytes(second, b"[[[[1")
     assert closes in tokens_of(batch.mask(second))
+
+
+def test_a_small_stack_is_found_as_a_whole() -> None:
+    """In another slot, behind another text: one look. Unequal stacks and other starts of a text are told apart."""
+    vocabulary = byte_vocabulary(*CLOSING)
+    compiled = compile(json_value(), vocabulary, use_cache=False)
+    batch = Batch(vocabulary, 2, None)
+    first, second = batch.add(compiled), batch.add(compiled)
+    text = b'{"a":[1,{"b":[-2.5e3,"x'
+    for at in range(len(text)):
+        batch.accept_bytes(first, text[at : at + 1])
+        batch.mask(first)
+    batch.accept_bytes(second, b'{"key":[true,')
+    for at in range(text.index(b"1"), len(text)):
+        batch.accept_bytes(second, text[at : at + 1])
+        before, recalled = batch.counters["work"], batch.counters["recalled"]
+        found = batch.mask(second)
+        if not text[at : at + 1].isalpha():  # within a string walking from there, below, has left the mask
+            assert batch.counters["recalled"] == recalled + 1
+            assert batch.counters["work"] - before <= KEY_COST + MOST_READ
+        with walking_directly(batch):
+            batch._forget_row(second)
+            assert np.array_equal(batch.mask(second), found)
 
 
 def test_counters_are_there_as_tokens_can_ask() -> None:
