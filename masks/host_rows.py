@@ -19,11 +19,12 @@ _NO_SLOT = -1
 
 @kernel("int64(int32[::1], int64)")
 def copy_rows(values, target):  # type: ignore[no-untyped-def]
-    """Copy the values to int32[...] at an address. Returns the largest, -1 where none is larger."""
+    """Copy the values to int32[...] at an address. Returns the largest, -1 where none is larger; 2^31 where one is less
+    than -1."""
     largest = -1
     for row in range(values.size):
         value = values[row]
-        largest = max(largest, value)
+        largest = max(largest, value if value >= -1 else 1 << 31)
         store_i32(target, row, value)
     return largest
 

@@ -46,7 +46,7 @@ from .lazy import mix
 from .memory import count_bits, count_trailing_zeros, load_i32, load_i64, shift_right, store_i32, store_i64
 
 #: Words of a mask that are cleared, read, hashed and stored in the time of one byte edge.
-WORDS_OF_A_MASK = 4
+WORDS_OF_A_MASK = 3
 
 
 @helper

@@ -109,6 +109,11 @@ def test_wrong_slots() -> None:
         batch.fork(0)
     with pytest.raises(ValueError, match="below 3"):
         batch.plan(rows(3))
+    for wrong in (-2, -5, -(1 << 31)):
+        with pytest.raises(ValueError, match="or -1"):
+            batch.plan(rows(0, wrong))
+        with pytest.raises(ValueError, match="or -1"):
+            batch.advance(rows(wrong), rows(97))
     with pytest.raises(ValueError, match="at most 3 rows"):
         batch.plan(rows(0, 1, 2, -1))
     with pytest.raises(ValueError, match="below 3"):

@@ -57,6 +57,10 @@ def test_copies(step: dict[str, np.ndarray]) -> None:
     own_slots, own_status = np.full(len(slots) + 1, 77, np.int32), np.full(len(slots) + 1, 77, np.uint8)
     assert copy_rows(slots, own_slots.ctypes.data) == max(slots, default=-1)
     np.testing.assert_array_equal(own_slots, [*slots, 77])
+    slots = slots - 1
+    assert copy_rows(slots, own_slots.ctypes.data) == (1 << 31 if -2 in slots else max(slots, default=-1))
+    np.testing.assert_array_equal(own_slots, [*slots, 77])
+    slots = step["slots"]
     own_slots[:] = 77
     counts = copy_plan(slots, status, own_slots.ctypes.data, own_status.ctypes.data)
     np.testing.assert_array_equal(own_slots, [*slots, 77])
