@@ -22,6 +22,7 @@ from stepmask.grammar.regex import regex
 from stepmask.masks.arena import ACCEPTED, ENDED
 from stepmask.masks.batch import Batch
 from stepmask.masks.compiled import compile
+from stepmask.masks.errors import StackLimitError
 
 
 @given(rules(tokens=True, members=True), st.integers(0, 2**32 - 1), st.sampled_from(ALL_LIMITS))
@@ -36,14 +37,21 @@ def test_an_end_is_one_and_the_rest_is_not_changed(found: Rules, seed: int, limi
     slots = np.array([asked, -1], np.int32)
     assert oracle is not None
     for _ in range(12):
-        legal = sorted(tokens_of(batch.mask(asked)) - set(vocabulary.eos or ()))
+        try:
+            legal = sorted(tokens_of(batch.mask(asked)) - set(vocabulary.eos or ()))
+        except StackLimitError:  # named, and of no interest here
+            break
         if not legal:
             break
         token = rng.choice(legal)
         answers = batch.advance(slots, np.array([token, token], np.int32), ends=True)
         assert answers[0] in (ACCEPTED, ENDED) and answers[1] == ACCEPTED
         assert batch.advance(np.array([plain], np.int32), np.array([token], np.int32)).tolist() == [ACCEPTED]
-        after = tokens_of(batch.mask(asked))
+        try:
+            after = tokens_of(batch.mask(asked))
+        except StackLimitError:
+            assert answers[0] == ACCEPTED
+            break
         assert after == tokens_of(batch.mask(plain))
         if answers[0] == ENDED:
             assert batch.is_complete(asked) and after <= set(vocabulary.eos or ())
