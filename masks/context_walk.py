@@ -46,7 +46,9 @@ from .layout import (
     J_LIST,
     J_LIST_AT,
     J_LIST_LENGTH,
+    J_PATH_BEGUN,
     J_PATH_LENGTH,
+    J_PATH_NOTED,
     J_PATH_RANK,
     J_RUN,
     J_STAGE,
@@ -64,7 +66,7 @@ from .leaving import (
     NOTE_COST,
     ask,
     children_bytes,
-    list_nodes,
+    node_of,
     note_added,
     note_at,
     note_leaving,
@@ -90,6 +92,7 @@ from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, 
 from .path import TOKEN_COST, set_bit, step_fast
 from .trie import (
     RECORD_BYTES,
+    RECORD_LENGTH,
     RECORD_VALID,
     V_FIRST_RANK,
     V_NODE,
@@ -221,7 +224,10 @@ def _walk_children(batch, grammar, automaton, vocabulary, special, packed, fuel)
 
 @helper
 def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # type: ignore[no-untyped-def]
-    """`walk._walk_ranks` for a context: go on through the undecided tokens, each by the path of the one before."""
+    """`walk._walk_ranks` for a context: go on through the undecided tokens, each by the path of the one before.
+
+    The path is known from byte J_PATH_BEGUN on, where the run of bytes inside the loop has ended.
+    """
     job = load_i64(batch, B_JOB)
     total = load_i64(batch, B_JOB_TOTAL)
     ranks = load_i64(batch, B_JOB_RANKS)
@@ -233,6 +239,8 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # ty
     first_rank = load_i64(vocabulary, V_FIRST_RANK)
     previous = load_i64(job, J_PATH_RANK)
     alive = load_i64(job, J_PATH_LENGTH)
+    begun = load_i64(job, J_PATH_BEGUN)
+    noted = load_i64(job, J_PATH_NOTED)
     skipped = load_i64(job, J_DEPTH)
     run_state = load_i64(job, J_RUN)
     stay = load_i64(batch, B_JOB_SELECTION)
@@ -244,7 +252,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # ty
     flags = section(automaton, AT_STATE_FLAGS)
     states = load_i64(batch, B_JOB_STATE)
     registers = load_i64(batch, B_JOB_REGISTER)
-    children = load_i64(batch, B_JOB_CHILDREN)
+    nodes = load_i64(batch, B_JOB_CHILDREN)
     register = load_i64(registers, skipped)
     while word < rank_words:
         bits = load_i64(ranks, word)
@@ -254,78 +262,86 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # ty
                 store_i64(job, J_CURSOR, word)
                 store_i64(job, J_PATH_RANK, previous)
                 store_i64(job, J_PATH_LENGTH, alive)
+                store_i64(job, J_PATH_BEGUN, begun)
+                store_i64(job, J_PATH_NOTED, noted)
                 store_i64(job, J_UNFINISHED, 1)
                 return fuel
             rank = 64 * word + count_trailing_zeros(bits)
             bits &= bits - 1
-            first = load_i64(record, rank)
-            begin = load_i32(rank_start, rank)
-            length = load_i32(rank_start, rank + 1) - begin
-            depth = skipped
-            # Up to the first byte outside the set the state is known.
-            if run_state >= 0 and (first >> 56) & RECORD_VALID != 0:
-                inside = (1 << skipped) - 1
-                for i in range(RECORD_BYTES):
-                    inside |= load_u8(stay, (first >> (8 * i)) & 0xFF) << i
-                depth = min(count_trailing_zeros(~inside), length)
-                if depth == RECORD_BYTES:
-                    while depth < length and load_u8(stay, load_u8(data, begin + depth)) != 0:
-                        depth += 1
-            run = depth > skipped
-            if run:
-                store_i64(states, depth, run_state)
-                store_i64(registers, depth, register)
-            elif previous >= 0:
-                differ = (first ^ load_i64(record, previous)) & ((1 << (8 * RECORD_BYTES)) - 1)
-                depth = RECORD_BYTES if differ == 0 else count_trailing_zeros(differ) >> 3
-                other = load_i32(rank_start, previous)
-                most = min(length, load_i32(rank_start, previous + 1) - other)
-                if depth == RECORD_BYTES:
-                    while depth < most and load_u8(data, begin + depth) == load_u8(data, other + depth):
-                        depth += 1
-                depth = min(depth, most)
             fuel -= TOKEN_COST
-            if previous >= 0 and depth > alive and not run:
-                continue  # it shares the byte that killed the token before
+            first = load_i64(record, rank)
+            length = (first >> 56) & RECORD_LENGTH
+            begin = 0
+            if length > RECORD_BYTES:
+                begin = load_i32(rank_start, rank)
+                length = load_i32(rank_start, rank + 1) - begin
+            shared = -1
+            if previous >= 0:
+                # How many first bytes it shares with the token before.
+                other = load_i64(record, previous)
+                most = min(length, (other >> 56) & RECORD_LENGTH)
+                differ = (first ^ other) & ((1 << (8 * RECORD_BYTES)) - 1)
+                shared = RECORD_BYTES if differ == 0 else count_trailing_zeros(differ) >> 3
+                if most > RECORD_BYTES and shared == RECORD_BYTES:
+                    other = load_i32(rank_start, previous)
+                    most = min(length, load_i32(rank_start, previous + 1) - other)
+                    while shared < most and load_u8(data, begin + shared) == load_u8(data, other + shared):
+                        shared += 1
+                shared = min(shared, most)
+                if shared > alive:
+                    continue  # it shares the byte that killed the token before
+                noted = min(noted, shared)
+            depth = shared
+            if shared <= begun:
+                # Up to the first byte outside the set the state is known.
+                depth = skipped
+                if run_state >= 0 and (first >> 56) & RECORD_VALID != 0:
+                    inside = (1 << skipped) - 1
+                    for i in range(RECORD_BYTES):
+                        inside |= load_u8(stay, (first >> (8 * i)) & 0xFF) << i
+                    depth = min(count_trailing_zeros(~inside), length)
+                    if depth == RECORD_BYTES:
+                        while depth < length and load_u8(stay, load_u8(data, begin + depth)) != 0:
+                            depth += 1
+                    if depth > skipped:
+                        store_i64(states, depth, run_state)
+                        store_i64(registers, depth, register)
+                if depth != begun or shared < begun:
+                    begun = depth
+                    noted = skipped
             dead = False
-            listed = False
-            while depth < length:
+            last = False
+            while depth < length and not last:
                 byte = (first >> (8 * depth)) & 0xFF if depth < RECORD_BYTES else load_u8(data, begin + depth)
+                state = load_i64(states, depth)
                 # The bytes of a run never follow the frame nor begin a call: no need to ask before it has ended.
-                if depth > skipped and load_u8(flags, load_i64(states, depth)) & (FINAL | HAS_CALLS) != 0:
-                    if not listed:
-                        listed = True
-                        list_nodes(batch, vocabulary, rank, length)
-                        fuel -= length // 2
-                    note_at(batch, grammar, automaton, depth, byte)
-                    fuel -= NOTE_COST
+                if depth > skipped and load_u8(flags, state) & (FINAL | HAS_CALLS) != 0:
+                    if depth > noted:
+                        noted = depth
+                        store_i64(nodes, depth, node_of(vocabulary, rank, length - depth))
+                        fuel -= (length - depth) // 2
+                    last = load_i32(edges, state) == -1 and load_u8(flags, state) & special == 0
+                    fuel -= note_at(batch, grammar, automaton, vocabulary, depth, byte, last)
                 fuel -= 1
-                target = step_fast(
-                    automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte
-                )
+                target = step_fast(automaton, edges, dense, classes, n_classes, flags, special, state, byte)
                 if target >= 0:
                     store_i64(states, depth + 1, target)
                     store_i64(registers, depth + 1, load_i64(registers, depth))
                 elif target == -2:
                     target = _step_register(batch, automaton, depth, byte)
                     if target >= 0 and load_u8(flags, target) & HAS_OPERATIONS != 0:
-                        if not listed:
-                            listed = True
-                            list_nodes(batch, vocabulary, rank, length)
-                            fuel -= length // 2
-                        node = load_i64(children, depth + 1)
+                        node = node_of(vocabulary, rank, length - depth - 1)
                         note_operations(batch, grammar, automaton, target, load_i64(registers, depth + 1), node)
-                        fuel -= NOTE_COST
+                        fuel -= NOTE_COST + (length - depth) // 2
                         if only_operations(automaton, target):
                             target = -1
                 if target < 0:
                     dead = True
                     break
                 depth += 1
-            previous = -1
-            if not run:
-                previous = rank
-                alive = depth
+            previous = rank
+            # Where nothing but what was noted follows, all tokens that begin with the bytes so far are done with.
+            alive = depth - 1 if last else depth
             if not dead:
                 set_bit(total, load_i32(rank_id, rank))
             elif depth == 0:

@@ -171,7 +171,7 @@ MAX_STEPS = 32
     B_JOB_REGISTER,  # int64[max bytes + 2]
     B_JOB_CONFIGS,  # int64[max bytes + 2][CONFIG_WORDS]
     B_JOB_SETS,  # int64[max bytes + 2][lazy words] state sets after each byte of the path
-    B_JOB_CHILDREN,  # int64[max bytes + 2] TRIE: next child on each level | end of the children << 32
+    B_JOB_CHILDREN,  # int64[max bytes + 2] TRIE: next child on each level | end of the children << 32; RANKS: its node
     B_JOB_LIST,  # int32[MAX_UNDECIDED + 64] the undecided tokens
     B_JOB_TOTAL,  # int64[words] the mask so far
     B_JOB_SELECTION,  # int64[SELECTION_WORDS] what bitmaps.select_tokens reads
@@ -379,6 +379,8 @@ VERIFIED, DEFERRED = 3, 4
     J_CURSOR,  # RANKS: next word
     J_PATH_RANK,  # RANKS: token whose bytes the path follows, -1: none
     J_PATH_LENGTH,  # bytes of it that are alive on the path; TRIE: bytes of the path, -1: none yet
+    J_PATH_BEGUN,  # contexts: RANKS: bytes of it from which on the path is known
+    J_PATH_NOTED,  # contexts: RANKS: bytes of it up to which trie nodes at which something leaves are known
     J_SOURCE,  # address of the configuration
     J_FOLLOW,  # address of 4 words: bytes that may follow once the head's top frame has returned
     J_LOOP,  # address of the words that masks.wide uses
@@ -415,7 +417,7 @@ VERIFIED, DEFERRED = 3, 4
     J_LIST_NEW,  # STORE: where its nodes are copied to, -1: it is being hashed
     J_RUN,  # contexts: RANKS: the state after any string of the loop but the empty one, or -1
     J_TRIES,  # the last: TRIE_WORDS words for each kind of trie (`masks.suffixes`)
-) = range(45)
+) = range(47)
 SUBTREES, SUFFIXES, NEAR, FAR, TRIE_KINDS = range(5)
 (
     TRIE_BYTES,  # 2 words: bytes for which there is one to be walked

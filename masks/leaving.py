@@ -204,24 +204,31 @@ def noting_cost(packed):  # type: ignore[no-untyped-def]
 
 
 @helper
-def list_nodes(batch, vocabulary, rank, length):  # type: ignore[no-untyped-def]
-    """Write the trie nodes of the first bytes of the token of `rank`, by their number, to B_JOB_CHILDREN."""
-    nodes = load_i64(batch, B_JOB_CHILDREN)
+def node_of(vocabulary, rank, behind):  # type: ignore[no-untyped-def]
+    """The trie node of all but the last `behind` bytes of the token of `rank`."""
     node = load_i32(load_i64(vocabulary, V_RANK_NODE), rank)
     parents = load_i64(vocabulary, V_NODE_PARENT)
-    for depth in range(length, 0, -1):
-        store_i64(nodes, depth, node)
+    for _ in range(behind):
         node = load_i32(parents, node)
+    return node
 
 
 @helper
-def note_at(batch, grammar, automaton, depth, byte):  # type: ignore[no-untyped-def]
-    """`note_leaving` at the path's entry `depth` for a token that goes on with `byte`, whose nodes are listed."""
+def note_at(batch, grammar, automaton, vocabulary, depth, byte, whole):  # type: ignore[no-untyped-def]
+    """`note_leaving` at the path's entry `depth` for a token that goes on with `byte`; returns the work.
+
+    With `whole` for all tokens that go on from there. The path's nodes are in B_JOB_CHILDREN.
+    """
+    node = load_i64(load_i64(batch, B_JOB_CHILDREN), depth)
+    state, register = load_i64(load_i64(batch, B_JOB_STATE), depth), load_i64(load_i64(batch, B_JOB_REGISTER), depth)
     bit = 1 << (byte & 63)
     quarter = byte >> 6
-    node = load_i64(load_i64(batch, B_JOB_CHILDREN), depth)
-    note_leaving(
-        batch, grammar, automaton,
-        load_i64(load_i64(batch, B_JOB_STATE), depth), load_i64(load_i64(batch, B_JOB_REGISTER), depth), node,
-        bit if quarter == 0 else 0, bit if quarter == 1 else 0, bit if quarter == 2 else 0, bit if quarter == 3 else 0,
-    )  # fmt: skip
+    a, b = bit if quarter == 0 else 0, bit if quarter == 1 else 0
+    c, d = bit if quarter == 2 else 0, bit if quarter == 3 else 0
+    work = NOTE_COST
+    if whole:
+        packed = load_i64(load_i64(vocabulary, V_NODE), node)
+        a, b, c, d = children_bytes(vocabulary, packed)
+        work = noting_cost(packed)
+    note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
+    return work

@@ -144,6 +144,18 @@ def test_suffixes_after_a_first_byte_are_walked_once() -> None:
     assert work < 2 * len(words)
 
 
+def test_tokens_that_leave_a_frame_together_are_walked_once() -> None:
+    """What follows the end of a string is walked from where the string returns to, so one token tells of the others."""
+    strings = [f"{first}{second}" for first in LETTERS for second in LETTERS]
+    leaving = [f'{text}"{more}'.encode() for text in strings for more in ",;:!?.()ab"]
+    vocabulary = byte_vocabulary(*leaving, *(f"{text}{letter}".encode() for text in strings for letter in LETTERS))
+    lists = 'root ::= "[" item ("," item)* "]" | string\nitem ::= root | string\nstring ::= "\\"" [^"\\n]* "\\""'
+    matcher = compile(gbnf(lists), vocabulary, use_cache=False).matcher()
+    assert matcher.accept_bytes(b'["a')
+    assert _work_of_mask(matcher) < 16 * len(leaving)
+    assert tokens_of(matcher.mask()) == {token for token in range(vocabulary.size) if matcher.allows(token)}
+
+
 def test_narrow_states_are_not_looked_into() -> None:
     """Of a state of few bytes it is soon known that it is not wide, however many states these lead to."""
     names = "|".join(word + suffix for word in WORDS for suffix in ("lia", "mon", "nus"))
