@@ -359,6 +359,7 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop, me
     klass = load_i64(loop, L_CLASS)
     beside = wide and klass >= 0 and load_i64(loop, L_TEXT) == 0
     # Of a class that most tokens are made of a first byte outside its set settles no more, unless that is the space.
+    # Nor does what may take its place settle as many.
     most = wide and klass >= 0 and 2 * load_i32(load_i64(grammar, G_LOOP_SIZE), klass) > load_i64(vocabulary, V_RANKS)
     most = most and (load_i64(loop, L_LEAVE) >> 0x20) & 1 == 0
     leaves = load_i64(loop, L_LEAVE) | load_i64(loop, L_LEAVE + 1)
@@ -377,7 +378,7 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop, me
             instead = weight + WIDER_BYTES
             if after:
                 instead = weight + 1 if set_weight(loop + 8 * LOOP_WORDS) > weight else ALL + 1
-            needed = wide and leaves != 0 and load_i64(loop, L_SELF) == 0 and instead <= ALL
+            needed = wide and leaves != 0 and load_i64(loop, L_SELF) == 0 and instead <= ALL and not most
             beside_it = False
             calls = load_i64(memo, MEMO_CALL)
         else:

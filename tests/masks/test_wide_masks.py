@@ -10,6 +10,7 @@ from wide_vocabulary import END, VOCABULARY
 
 from stepmask.grammar.expression import Grammar
 from stepmask.grammar.gbnf import gbnf
+from stepmask.grammar.json_schema.front_end import json_schema
 from stepmask.grammar.json_value import json_object
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.regex import regex
@@ -195,6 +196,15 @@ def test_what_a_class_settles_is_not_walked(pattern: str, text: str, limits: Lim
     assert work < 5 * VOCABULARY.size // 2
     leaving = sum(bool(set(VOCABULARY.token(token)) & set(b'"\\\n')) for token in range(VOCABULARY.size))
     assert work < 24 * leaving
+
+
+def test_many_first_letters_of_names_do_not_lose_their_class() -> None:
+    """All characters but the quote go on in a name, whatever it begins with and however many names have values."""
+    properties = {letter + "x": {"type": "integer"} for letter in LETTERS[:15]}
+    matcher = compile(json_schema({"type": "object", "properties": properties}), VOCABULARY, use_cache=False).matcher()
+    assert matcher.accept_bytes(b'{"')
+    assert _work_of_mask(matcher) < 3 * VOCABULARY.size // 2
+    assert tokens_of(matcher.mask()) == {token for token in range(VOCABULARY.size) if matcher.allows(token)}
 
 
 @pytest.mark.parametrize("text", ["if", "if ", "if a+"])
