@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from .._numba import allocating_helper, kernel
 from .automaton import COUNTER, FINAL, HAS_CALLS, HAS_TOKENS
+from .lengths import frame_lengths
 from .members import FAR, Guards
 from .position import Int32Array, Uint8Array, grown
 
@@ -62,7 +63,7 @@ def link(frames: Frames) -> tuple[dict[str, npt.NDArray[Any]], int, bool]:
     distance = np.empty(int(frames.state_at[-1]), np.int64)
     changed = True
     while changed:
-        acyclic = _lengths(
+        acyclic = frame_lengths(
             *columns, frames.class_of, frames.callee, frames.kind, frames.minimum, fixed, lengths, distance
         )
         changed = False
@@ -175,147 +176,6 @@ def _symbol_edges(  # type: ignore[no-untyped-def]
             start[s + 1] = n
         symbol_at += n_symbols
     return start, number[:n].copy(), target[:n].copy()
-
-
-@allocating_helper
-def _measure(edge_start, edge_class, edge_target, first_state, n, final, weight, distance):  # type: ignore[no-untyped-def]
-    """Set `distance` to the least weight from each of a frame's `n` states to a final one; whether it has no cycle.
-
-    Neighbouring edges that lead to one state with one weight are one edge.
-    """
-    back_start = np.zeros(n + 1, np.int64)
-    for s in range(n):
-        begin = edge_start[first_state + s]
-        for k in range(begin, edge_start[first_state + s + 1]):
-            t = edge_target[k]
-            if k == begin or t != edge_target[k - 1] or weight[edge_class[k]] != weight[edge_class[k - 1]]:
-                back_start[t + 1] += 1
-    for s in range(n):
-        back_start[s + 1] += back_start[s]
-    place = back_start[:n].copy()
-    source = np.empty(back_start[n], np.int32)
-    cost = np.empty(back_start[n], np.int64)
-    waiting = np.zeros(n, np.int64)  # edges out of a state that are not known to be on no cycle
-    for s in range(n):
-        begin = edge_start[first_state + s]
-        for k in range(begin, edge_start[first_state + s + 1]):
-            t = edge_target[k]
-            if k == begin or t != edge_target[k - 1] or weight[edge_class[k]] != weight[edge_class[k - 1]]:
-                source[place[t]] = s
-                cost[place[t]] = weight[edge_class[k]]
-                place[t] += 1
-                waiting[s] += 1
-    queue = np.empty(n + 1, np.int32)  # a ring: a state is in it at most once
-    queued = np.zeros(n, np.uint8)
-    head = 0
-    size = 0
-    for s in range(n):
-        distance[first_state + s] = FAR
-        if final[first_state + s]:
-            distance[first_state + s] = 0
-            queue[size] = s
-            queued[s] = 1
-            size += 1
-    while size > 0:
-        s = queue[head]
-        head = (head + 1) % (n + 1)
-        size -= 1
-        queued[s] = 0
-        for k in range(back_start[s], back_start[s + 1]):
-            p = source[k]
-            if distance[first_state + s] + cost[k] < distance[first_state + p]:
-                distance[first_state + p] = distance[first_state + s] + cost[k]
-                if not queued[p]:
-                    queued[p] = 1
-                    queue[(head + size) % (n + 1)] = p
-                    size += 1
-    removed = 0
-    top = 0
-    for s in range(n):
-        if waiting[s] == 0:
-            queue[top] = s
-            top += 1
-    while top > 0:
-        top -= 1
-        s = queue[top]
-        removed += 1
-        for k in range(back_start[s], back_start[s + 1]):
-            p = source[k]
-            waiting[p] -= 1
-            if waiting[p] == 0:
-                queue[top] = p
-                top += 1
-    return removed == n
-
-
-@kernel(
-    "boolean(int64[::1], int64[::1], int64[::1], int32[::1], int32[::1], uint8[::1], int32[::1], int32[::1], "
-    "uint8[::1], int64[::1], uint8[::1], int64[::1], int64[::1])",
-    allocates=True,
-)
-def _lengths(  # type: ignore[no-untyped-def]
-    state_at,
-    class_at,
-    edge_start,
-    edge_class,
-    edge_target,
-    final,
-    class_of,
-    callee,
-    kind,
-    minimum,
-    fixed,
-    length,
-    distance,
-):
-    """Set `distance` and `length`, fewest bytes of a string by frame (not of the `fixed`); has the root no cycle?
-
-    Frames may call each other: a least fixpoint from below the callees' lengths that are known already. A frame is
-    looked at again where the length of one that it calls has changed.
-    """
-    n_frames = len(kind)
-    stale = np.ones(n_frames, np.uint8)
-    symbol_at = np.zeros(n_frames + 1, np.int64)
-    for f in range(n_frames):
-        symbol_at[f + 1] = symbol_at[f] + class_at[f + 1] - class_at[f] - 256
-    caller_at = np.zeros(n_frames + 1, np.int64)
-    for k in range(len(callee)):
-        if callee[k] >= 0:
-            caller_at[callee[k] + 1] += 1
-    for f in range(n_frames):
-        caller_at[f + 1] += caller_at[f]
-    place = caller_at.copy()
-    caller = np.empty(caller_at[n_frames], np.int32)
-    for f in range(n_frames):
-        for k in range(symbol_at[f], symbol_at[f + 1]):
-            if callee[k] >= 0:
-                caller[place[callee[k]]] = f
-                place[callee[k]] += 1
-    acyclic = False
-    changed = True
-    while changed:
-        changed = False
-        for f in range(n_frames - 1, -1, -1):
-            if not stale[f]:
-                continue
-            stale[f] = 0
-            weight = np.ones(class_of[class_at[f + 1] - 1] + 1, np.int64)
-            for i in range(symbol_at[f + 1] - symbol_at[f]):
-                other = callee[symbol_at[f] + i]
-                weight[class_of[class_at[f] + 256 + i]] = length[other] if other >= 0 else 0
-            n = state_at[f + 1] - state_at[f]
-            no_cycle = _measure(edge_start, edge_class, edge_target, state_at[f], n, final, weight, distance)
-            if f == 0:
-                acyclic = no_cycle
-            # A counter's frame must have one item at least: it never matches the empty string.
-            items = max(minimum[f], 1) if kind[f] == COUNTER else 1
-            total = min(distance[state_at[f]] * items, FAR)
-            if total < length[f] and not fixed[f]:
-                length[f] = total
-                changed = True
-                for k in range(caller_at[f], caller_at[f + 1]):
-                    stale[caller[k]] = 1
-    return acyclic
 
 
 @allocating_helper
@@ -442,15 +302,20 @@ def _link(  # type: ignore[no-untyped-def]
         first_of[byte_class[b]] = b
     dense = np.empty(n_dense * count, np.int32)
     row = np.full(257, -1, np.int32)  # by class of the frame's bytes; all -1 between two states
+    before = -1
     for d in range(n_dense):
         s = dense_state[d]
         f = state_frame[s]
-        n_bytes = class_of[class_at[f] + 255] + 1
+        if f != before:
+            before = f
+            n_bytes = class_of[class_at[f] + 255] + 1
+            for k in range(count):
+                column[k] = class_of[class_at[f] + first_of[k]]
         for k in range(edge_start[s], edge_start[s + 1]):
             if edge_class[k] < n_bytes:
                 row[edge_class[k]] = edge_target[k] + state_at[f]
         for k in range(count):
-            dense[d * count + k] = row[class_of[class_at[f] + first_of[k]]]
+            dense[d * count + k] = row[column[k]]
         for k in range(edge_start[s], edge_start[s + 1]):
             row[min(edge_class[k], 256)] = -1
     call_start, call_frame, call_target = _symbol_edges(

@@ -234,13 +234,21 @@ def _staying(
     while i < n_pairs:  # grows while it is read
         s, at = pairs[i] // m, pairs[i] % m
         i += 1
+        row = np.int64(edges[s])
+        last, last_after = np.int64(-1), np.int32(-1)
         for way in range(way_start[at], way_start[at + 1]):
-            to = _edge(s, way_byte[way], byte_class, edges, dense, single_byte, single_target, n_classes)
             after = way_next[way]
-            if to < 0 or (edges[s] < 0 and n_bytes[at] > 1) or (after == 0 and not alive[to, 0]):
+            if row >= 0:
+                to = np.int64(dense[row * n_classes + byte_class[way_byte[way]]])
+            else:
+                to = _edge(s, way_byte[way], byte_class, edges, dense, single_byte, single_target, n_classes)
+            if to == last and after == last_after:
+                continue
+            if to < 0 or (row < 0 and n_bytes[at] > 1) or (after == 0 and not alive[to, 0]):
                 alive[s, at] = 0
                 changed = changed or trusted[s, at] != 0
                 break
+            last, last_after = to, after
             trusted[to, after] = 1
             if after > 0 and not seen[to, after]:
                 seen[to, after] = 1

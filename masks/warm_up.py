@@ -34,6 +34,7 @@ FIRST_HERE = (
     ".masks.sampling_numba",
     ".masks.candidates_numba",
     ".masks.settle",
+    ".grammar.lengths",
     ".grammar.link",
     ".grammar.determinize",
     ".grammar.rule_dfas",
