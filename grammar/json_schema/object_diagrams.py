@@ -106,7 +106,7 @@ class _Diagram:
                 others.append(i)
             for value in values or ():
                 bits[value] = bits.get(value, 0) | 1 << i
-        found = list(dict.fromkeys((*bits.values(), 0)))
+        found = list(dict.fromkeys((*sorted(bits.values()), 0)))  # a set lists its values in any order
         self._check_classes(found)
         known = [i for i in range(len(asked)) if i not in others]
         for i in others:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from stepmask.grammar.automaton import (
 )
 from stepmask.grammar.compile import compile_grammar
 from stepmask.grammar.errors import GrammarError
+from stepmask.grammar.json_schema.front_end import json_schema
 from stepmask.grammar.regex import regex
 
 PATTERNS = [
@@ -28,24 +30,41 @@ PATTERNS = [
     r"(?!ab)[a-f]{2,9}x?",
     r"(?:[a-z]{1,99},)*",
 ]
+#: What a value may be depends on another one in six ways, told apart by the values that several `enum`s list.
+_KINDS = {"allOf": [{"properties": {"kind": {"enum": ["p", "q", "r", "s"]}}}]}
+_LIST = {"type": "array", "items": {"type": "number"}}
+_BY_KIND = {
+    "p": {"allOf": [_LIST, {"minItems": 1}]}, "q": {"items": _LIST}, "r": {"items": {"items": _LIST}},
+    "s": {"allOf": [_LIST, {"maxItems": 3}]},
+}  # fmt: skip
+SCHEMA = {
+    "oneOf": [
+        *({"required": ["at"], "properties": {"kind": {"enum": [kind]}, "at": at}, **_KINDS}
+          for kind, at in _BY_KIND.items()),
+        {"properties": {"at": _LIST}, **_KINDS},
+        {},
+    ]
+}  # fmt: skip
 DIGESTS = """
 import hashlib, sys
 from stepmask.grammar.compile import compile_grammar
+from stepmask.grammar.json_schema.front_end import json_schema
 from stepmask.grammar.regex import regex
-for pattern in sys.argv[1:]:
-    sys.stdout.write(hashlib.sha256(compile_grammar(regex(pattern)).buffer).hexdigest() + "\\n")
+schema, *patterns = sys.argv[1:]
+for grammar in (json_schema(schema), *map(regex, patterns)):
+    sys.stdout.write(hashlib.sha256(compile_grammar(grammar).buffer).hexdigest() + "\\n")
 """
 
 
 def test_equal_bytes_under_any_hash_seed() -> None:
-    here = [hashlib.sha256(compile_grammar(regex(pattern)).buffer).hexdigest() for pattern in PATTERNS]
-    for seed in ("1", "2"):
+    grammars = (json_schema(SCHEMA), *map(regex, PATTERNS))
+    here = [hashlib.sha256(compile_grammar(grammar).buffer).hexdigest() for grammar in grammars]
+    for seed in ("1", "2", "4"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         paths = [str(Path(sys.modules["stepmask"].__path__[0]).parent), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-        run = subprocess.run(
-            [sys.executable, "-c", DIGESTS, *PATTERNS], env=environment, capture_output=True, text=True, check=True
-        )
+        arguments = [sys.executable, "-c", DIGESTS, json.dumps(SCHEMA), *PATTERNS]
+        run = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True)
         assert run.stdout.split() == here
 
 
