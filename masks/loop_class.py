@@ -186,7 +186,7 @@ def landing(automaton, state, klass, register):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _has_ascii(automaton, klass, low, high):  # type: ignore[no-untyped-def]
+def has_ascii(automaton, klass, low, high):  # type: ignore[no-untyped-def]
     """Are the ASCII bytes in these two words all of a class?"""
     ranges = section(automaton, AT_LOOP_RANGES)
     for i in range(
@@ -212,7 +212,7 @@ def is_exact(grammar, automaton, state, klass, loop):  # type: ignore[no-untyped
     return (
         load_u8(load_i64(grammar, G_LOOP_EXACT), state) != 0
         and load_i32(section(automaton, AT_STATE_LOOP), state) == klass
-        and _has_ascii(automaton, klass, load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1))
+        and has_ascii(automaton, klass, load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1))
     )
 
 

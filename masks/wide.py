@@ -40,7 +40,7 @@ from .layout import (
     MEMO_UNFINISHED,
     NO_LIMIT,
 )
-from .loop_class import add_spread_bytes, ends_item, is_exact, landing
+from .loop_class import add_spread_bytes, ends_item, has_ascii, is_exact, landing
 from .loop_sets import ALL, add_work, leading_away, set_weight, take_up, try_states
 from .machine import (
     AT_FRAME_KIND,
@@ -358,10 +358,11 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop, me
     after = False
     klass = load_i64(loop, L_CLASS)
     beside = wide and klass >= 0 and load_i64(loop, L_TEXT) == 0
-    # Of a class that most tokens are made of a first byte outside its set settles no more, unless that is the space.
-    # Nor does what may take its place settle as many.
+    # Of a class that most tokens are made of a first byte outside its set settles no more, unless that is the space and
+    # not of the class. Nor does what may take its place settle as many.
     most = wide and klass >= 0 and 2 * load_i32(load_i64(grammar, G_LOOP_SIZE), klass) > load_i64(vocabulary, V_RANKS)
-    most = most and (load_i64(loop, L_LEAVE) >> 0x20) & 1 == 0
+    if most and (load_i64(loop, L_LEAVE) >> 0x20) & 1 != 0:
+        most = has_ascii(automaton, klass, 1 << 0x20, 0)
     leaves = load_i64(loop, L_LEAVE) | load_i64(loop, L_LEAVE + 1)
     calls = 0
     # Turn 0 is what follows a first byte beside the loop, turn 1 what takes its place, turn 2 as turn 0 again, as the

@@ -198,9 +198,10 @@ def test_what_a_class_settles_is_not_walked(pattern: str, text: str, limits: Lim
     assert work < 24 * leaving
 
 
-def test_many_first_letters_of_names_do_not_lose_their_class() -> None:
+@pytest.mark.parametrize("names", [[letter + "x" for letter in LETTERS[:15]], ["   position", "data", "alpha"]])
+def test_first_letters_of_names_do_not_lose_their_class(names: list[str]) -> None:
     """All characters but the quote go on in a name, whatever it begins with and however many names have values."""
-    properties = {letter + "x": {"type": "integer"} for letter in LETTERS[:15]}
+    properties = {name: {"type": "integer"} for name in names}
     matcher = compile(json_schema({"type": "object", "properties": properties}), VOCABULARY, use_cache=False).matcher()
     assert matcher.accept_bytes(b'{"')
     assert _work_of_mask(matcher) < 3 * VOCABULARY.size // 2
