@@ -145,7 +145,10 @@ def counter_distances(automaton, state, register, reach):  # type: ignore[no-unt
 
     Of a frame of members the first is a number of its own for each register, as if a minimum were so far away, and the
     second says whether members without a bit are allowed; where all have one, the two together are such a number.
+    `state` -1, as below a stack's root frame, has nothing to count.
     """
+    if state < 0:
+        return 0, FAR
     frame = frame_of(automaton, state)
     kind = load_u8(section(automaton, AT_FRAME_KIND), frame)
     if kind == MEMBERS:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -177,3 +180,37 @@ def test_rows_of_too_many_heads_are_visited(heads: int) -> None:
     steps = batch._block.arrays[B_MEMO][..., STEP_NUMBER]
     assert (steps > 0).any()
     assert batch.plan(rows(0)).all_ready
+
+
+_BESIDE_SECTIONS = r"""
+from dataclasses import replace
+from stepmask.grammar.automaton import Automaton, aligned_bytes
+from stepmask.grammar.gbnf import gbnf
+from stepmask.masks.batch import Batch
+from stepmask.masks.compiled import compile
+from stepmask.masks.vocabulary import Vocabulary
+
+vocabulary = Vocabulary.from_bytes([bytes([byte]) for byte in range(256)] + [b"<end>"], eos=[256], special=[256])
+compiled = compile(gbnf('root ::= "[" (root ("," root)*)? "]"'), vocabulary, use_cache=False)
+memory = aligned_bytes(compiled.automaton.memory.nbytes)
+memory[:] = compiled.automaton.memory
+automaton = Automaton.adopt(memory, check=False)
+end = automaton["state_flags"].ctypes.data + automaton.n_states - memory.ctypes.data
+begin = automaton["state_frame"].ctypes.data - memory.ctypes.data
+assert end + 4 <= begin
+memory[end:begin] = 0x7F
+batch = Batch(vocabulary, 1, None)
+slot = batch.add(replace(compiled, automaton=automaton))
+for text in (b"[", b"[", b"]", b",", b"[", b"]", b"]"):
+    batch.mask(slot)
+    assert batch.accept_bytes(slot, text)
+batch.mask(slot)
+"""
+
+
+def test_nothing_beside_a_section_is_read() -> None:
+    """Below its root frame a stack has no state: looking for that one's frame read what stands before the first's."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    program = [sys.executable, "-c", _BESIDE_SECTIONS]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
