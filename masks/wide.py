@@ -34,14 +34,21 @@ from .layout import (
     L_STATES,
     L_STAY,
     L_TEXT,
+    LEAVE_AWAY,
+    LEAVE_BYTES,
+    LEAVE_STATE,
+    LEAVE_WORDS,
     LOOP_WORDS,
     MAX_LOOP_STATES,
+    MEMO_AWAY,
     MEMO_CALL,
+    MEMO_LEAVES,
+    MEMO_LEFT,
     MEMO_UNFINISHED,
     NO_LIMIT,
 )
 from .loop_class import add_spread_bytes, ends_item, is_exact, landing
-from .loop_sets import ALL, add_work, leading_away, set_weight, take_up, try_states
+from .loop_sets import ALL, add_work, leading_away, set_weight, spend, take_up, try_states
 from .machine import (
     AT_FRAME_KIND,
     AT_FRAME_MAXIMUM,
@@ -113,6 +120,52 @@ def add_next_bytes(grammar, automaton, config, into):  # type: ignore[no-untyped
     for i in range(load_i64(config, CONFIG_HEADS)):
         head = head_at(config, i)
         add_state_bytes(grammar, automaton, top_state(head), top_register(head), into, 256)
+
+
+@helper
+def _find_leaving(grammar, automaton, register, follow, loop, land, settled, memo):  # type: ignore[no-untyped-def]
+    """Set L_LEAVE to what may come next in the states of the loop and in `land`, the state after a string of its class.
+
+    Or to a part of it, where that is interrupted (MEMO_UNFINISHED): it goes on from the state in `memo` then.
+    """
+    number = load_i64(memo, MEMO_AWAY)
+    store_i64(memo, MEMO_AWAY, number + 1)
+    entry = memo + 8 * (MEMO_LEAVES + LEAVE_WORDS * number)
+    states = loop + 8 * L_STATES
+    n = load_i64(states, MAX_LOOP_STATES)
+    leave = entry + 8 * LEAVE_BYTES
+    kinds = load_i64(grammar, G_KINDS)
+    i = load_i64(entry, LEAVE_STATE)
+    while i <= n and load_i64(memo, MEMO_LEFT) > 0:
+        member = load_i64(states, i) if i < n else land
+        restart = restart_of(automaton, member, register)
+        add_state_bytes(grammar, automaton, member, register, leave, 128 if settled else 256)
+        # At the first state calls and returns are matters of other heads, unless it is come back to. What may follow
+        # the frame leaves the loop only where a state of it may return: `leading_away` knows.
+        first = i == 0 and load_i64(loop, L_AGAIN) == 0
+        if i == n and load_i64(loop, L_CLASS) < 0:
+            first = True
+        for turn in range(0 if first else 3):
+            a, b, c, d = leading_away(automaton, member, restart, follow, turn)
+            store_i64(leave, 0, load_i64(leave, 0) | a)
+            store_i64(leave, 1, load_i64(leave, 1) | b)
+            store_i64(leave, 2, load_i64(leave, 2) | c)
+            store_i64(leave, 3, load_i64(leave, 3) | d)
+            away = (load_i64(loop, L_STAY) & a) | (load_i64(loop, L_STAY + 1) & b)
+            if away != 0 or (load_i64(loop, L_TEXT) != 0 and c | d != 0):
+                store_i64(entry, LEAVE_AWAY, 1)
+        i += 1
+        add_work(loop, load_i64(kinds, KIND_COUNT))
+        spend(memo, load_i64(kinds, KIND_COUNT))
+    store_i64(entry, LEAVE_STATE, i)
+    if i <= n:
+        store_i64(memo, MEMO_UNFINISHED, 1)
+    for word in range(4):
+        more = load_i64(leave, word)
+        if load_i64(entry, LEAVE_AWAY) != 0:
+            # A byte of the set may lead away as well: from there on any byte of the grammar may be alive.
+            more |= load_i64(load_i64(grammar, G_LIVE), word)
+        store_i64(loop, L_LEAVE + word, more)
 
 
 @helper
@@ -216,12 +269,6 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
             exact = 0
     store_i64(loop, L_LIMIT, limit)
     store_i64(loop, L_EXACT, exact)
-    # What may follow the frame leaves the loop only where a state of it may return: `leading_away` knows.
-    leave = loop + 8 * L_LEAVE
-    for word in range(4):
-        store_i64(leave, word, 0)
-    away = False
-    add_work(loop, (n + 2) * load_i64(kinds, KIND_COUNT))
     # Tokens of other code points above U+007F are dead, those of these were settled.
     own_calls = flags_of(automaton, state) & HAS_CALLS != 0 and (land == state or load_i64(loop, L_AGAIN) != 0)
     settled = load_i64(loop, L_TEXT) != 0 or (
@@ -232,28 +279,10 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
         and flags_of(automaton, land) & HAS_CALLS == 0
         and load_i64(follow, 2) | load_i64(follow, 3) == 0
     )
-    for i in range(n + 1):
-        member = load_i64(states, i) if i < n else land
-        restart = restart_of(automaton, member, register)
-        add_state_bytes(grammar, automaton, member, register, leave, 128 if settled else 256)
-        # At the first state calls and returns are matters of other heads, unless it is come back to.
-        first = i == 0 and load_i64(loop, L_AGAIN) == 0
-        if i == n and klass < 0:
-            first = True
-        for turn in range(0 if first else 3):
-            a, b, c, d = leading_away(automaton, member, restart, follow, turn)
-            store_i64(leave, 0, load_i64(leave, 0) | a)
-            store_i64(leave, 1, load_i64(leave, 1) | b)
-            store_i64(leave, 2, load_i64(leave, 2) | c)
-            store_i64(leave, 3, load_i64(leave, 3) | d)
-            away = away or (load_i64(loop, L_STAY) & a) | (load_i64(loop, L_STAY + 1) & b) != 0
-            away = away or (load_i64(loop, L_TEXT) != 0 and c | d != 0)
+    _find_leaving(grammar, automaton, register, follow, loop, land, settled, memo)
     if spread:
         add_spread_bytes(grammar, state, follow, loop)
-    if away:
-        # A byte of the set may lead away as well: from there on any byte of the grammar may be alive.
-        for word in range(4):
-            store_i64(leave, word, load_i64(leave, word) | load_i64(load_i64(grammar, G_LIVE), word))
+    leave = loop + 8 * L_LEAVE
     store_i64(leave, 0, load_i64(leave, 0) & ~load_i64(loop, L_STAY))
     store_i64(leave, 1, load_i64(leave, 1) & ~load_i64(loop, L_STAY + 1))
     if settled:
@@ -334,6 +363,7 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
         store_i64(after, L_REACHED, reached)
         text = (
             load_i64(after, L_TEXT) != 0
+            and load_i64(memo, MEMO_UNFINISHED) == 0
             and start < 0
             and text_stays(
                 automaton, vocabulary, kinds, state, register, after, load_i64(after, L_STATES + MAX_LOOP_STATES)
@@ -382,7 +412,7 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop, me
             calls = load_i64(memo, MEMO_CALL)
         else:
             needed = after and wide and load_i64(memo, MEMO_CALL) != calls
-        if not needed:
+        if not needed or load_i64(memo, MEMO_UNFINISHED) != 0:
             continue
         found = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, beside_it, instead, memo)
         if turn != 1:

@@ -208,6 +208,12 @@ IN_JSON = structural_tag([_tag('{"name": "f", "parameters": ', "}")], ['{"name":
 IN_WORDS = structural_tag([_tag(begin, "\n") for begin in ("TOOL:", "Action:", "tool_code")])
 #: Characters above U+007F lead to its states as well.
 IN_SIGNS = structural_tag([_tag("<｜tool▁calls｜>", "<｜end｜>")], excludes=["<think>", "</think>"])
+#: Several long ones: free text has 56 states.
+IN_LONG = structural_tag(
+    [_tag("<｜tool▁calls▁begin｜>", "</｜tool▁calls▁end｜>")],
+    ["<｜tool▁calls▁begin｜>"],
+    excludes=["<think>", "</think>", "<|START_THINKING|>"],
+)
 
 
 @pytest.mark.parametrize(
@@ -216,6 +222,7 @@ IN_SIGNS = structural_tag([_tag("<｜tool▁calls｜>", "<｜end｜>")], exclude
         *((IN_TAGS, read) for read in ("Well ", "a <", "a <to", "x </", "x <tool_<")),
         *((IN_JSON, read) for read in ("Well ", "a {", 'a {"name', 'a {"name":', "x <", "x </thi")),
         *((IN_WORDS, read) for read in ("Well ", "T", "a to", "a tool", "a Action")),
+        *((IN_LONG, read) for read in ("Well ", "a <", "a <｜", "a <｜tool▁ca", "a </", "a <|START")),
         *((IN_SIGNS, read) for read in ("Well ", "a <", "a <｜", "a <｜to", "a </")),
     ],
 )
