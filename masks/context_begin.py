@@ -70,7 +70,16 @@ from .layout import (
     STORE,
     TRIE,
 )
-from .leaving import children_bytes, note_added, note_asked, note_asked_any, note_calls, note_leaving, noting_cost
+from .leaving import (
+    children_bytes,
+    forget_leaving,
+    note_added,
+    note_asked,
+    note_asked_any,
+    note_calls,
+    note_leaving,
+    noting_cost,
+)
 from .loop_sets import begin_finding, loop_work, take_up
 from .machine import AT_FRAME_FOLLOW, AT_STATE_LOOP, flags_of, frame_of
 from .memory import load_i32, load_i64, section, store_i64
@@ -235,6 +244,7 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, i
     store_i64(load_i64(batch, B_JOB_STATE), 0, state)
     store_i64(load_i64(batch, B_JOB_REGISTER), 0, register)
     begin_finding(load_i64(job, J_MEMO))
+    forget_leaving(job)
     store_i64(job, J_STAGE, NOTE if listed != 0 else NEXT_HEAD)
     store_i64(job, J_INCLUSIVE, 1 if inclusive else 0)
     store_i64(job, J_KEY_LOW, low)

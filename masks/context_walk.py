@@ -63,13 +63,12 @@ from .layout import (
 from .leaving import (
     NOTE_COST,
     ask,
-    children_bytes,
+    bytes_leaving,
     list_nodes,
     note_added,
     note_at,
-    note_leaving,
+    note_children,
     note_operations,
-    noting_cost,
 )
 from .machine import (
     AT_BYTE_CLASS,
@@ -206,10 +205,8 @@ def _walk_children(batch, grammar, automaton, vocabulary, special, packed, fuel)
         take_tokens(batch, vocabulary, total, node, packed)
         if packed & (0xFFFF << 16) != 0:
             if load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
-                a, b, c, d = children_bytes(vocabulary, packed)
                 register = load_i64(registers, depth + 1)
-                note_leaving(batch, grammar, automaton, target, register, node, a, b, c, d)
-                fuel -= noting_cost(packed)
+                fuel -= note_children(batch, grammar, automaton, vocabulary, target, register, node, packed)
             store_i64(children, depth, child | (end << 32))
             depth += 1
             child = packed >> 32
@@ -293,12 +290,15 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # ty
                 byte = (first >> (8 * depth)) & 0xFF if depth < RECORD_BYTES else load_u8(data, begin + depth)
                 # The bytes of a run never follow the frame nor begin a call: no need to ask before it has ended.
                 if depth > skipped and load_u8(flags, load_i64(states, depth)) & (FINAL | HAS_CALLS) != 0:
-                    if not listed:
-                        listed = True
-                        list_nodes(batch, vocabulary, rank, length)
-                        fuel -= length // 2
-                    note_at(batch, grammar, automaton, depth, byte)
-                    fuel -= NOTE_COST
+                    leaving, work = bytes_leaving(batch, automaton, load_i64(states, depth))
+                    fuel -= work
+                    if (load_i64(leaving, byte >> 6) >> (byte & 63)) & 1 != 0:
+                        if not listed:
+                            listed = True
+                            list_nodes(batch, vocabulary, rank, length)
+                            fuel -= length // 2
+                        note_at(batch, grammar, automaton, depth, byte)
+                        fuel -= NOTE_COST
                 fuel -= 1
                 target = step_fast(
                     automaton, edges, dense, classes, n_classes, flags, special, load_i64(states, depth), byte
@@ -405,8 +405,7 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
                 packed = load_i64(load_i64(vocabulary, V_NODE), node)
                 take_tokens(batch, vocabulary, load_i64(batch, B_JOB_TOTAL), node, packed)
                 if flags_of(automaton, state) & (FINAL | HAS_CALLS) != 0:
-                    a, b, c, d = children_bytes(vocabulary, packed)
-                    note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
+                    fuel -= note_children(batch, grammar, automaton, vocabulary, state, register, node, packed)
             store_i64(job, J_PATH_LENGTH, -1)
             store_i64(job, J_STAGE, SPACE)
             stage = SPACE

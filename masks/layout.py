@@ -404,6 +404,7 @@ VERIFIED, DEFERRED = 3, 4
     J_LEFT,  # SELECT: tokens undecided
     J_SORTING,  # SELECT: 1 where the undecided are being sorted
     J_MEMO,  # FIND: address of int64[MEMO_WORDS] what masks.wide has found so far
+    J_LEAVING,  # contexts: address of int64[LEAVING_STATES, LEAVING_WORDS] what masks.leaving knows of some states
     J_INCLUSIVE,  # NOTE: 1 where the tokens that end at the nodes of the list are walked as well
     J_FEW,  # contexts: tokens of B_JOB_TOTAL, all listed in B_JOB_LIST; -1: they have to be searched for
     J_DIRTY,  # 1 where B_JOB_TOTAL may hold bits of an earlier job
@@ -415,7 +416,7 @@ VERIFIED, DEFERRED = 3, 4
     J_LIST_NEW,  # STORE: where its nodes are copied to, -1: it is being hashed
     J_RUN,  # contexts: RANKS: the state after any string of the loop but the empty one, or -1
     J_TRIES,  # the last: TRIE_WORDS words for each kind of trie (`masks.suffixes`)
-) = range(45)
+) = range(46)
 SUBTREES, SUFFIXES, NEAR, FAR, TRIE_KINDS = range(5)
 (
     TRIE_BYTES,  # 2 words: bytes for which there is one to be walked
@@ -427,6 +428,10 @@ SUBTREES, SUFFIXES, NEAR, FAR, TRIE_KINDS = range(5)
     TRIE_WORDS,
 ) = range(7)
 JOB_WORDS = J_TRIES + TRIE_WORDS * TRIE_KINDS
+#: States of which a job remembers what leaves them, a power of two: each in the place of its lowest bits.
+LEAVING_STATES = 16
+LEAVING_STATE, LEAVING_BYTES = 0, 1  # the state, or -1; 4 words
+LEAVING_WORDS = LEAVING_BYTES + 4
 DIRECT = -1
 IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE, STORE, TRIES = range(11)
 
