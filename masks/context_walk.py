@@ -21,8 +21,8 @@ from ..grammar.automaton import (
     HAS_TOKENS,
     MEMBERS,
 )
-from .context_begin import begin_whole, note_list, select_whole, space_node
-from .few import take_token, take_tokens, work_of_total
+from .context_begin import begin_whole, note_list, select_whole
+from .few import take_below, take_token, take_tokens, work_of_total
 from .fuel import count
 from .layout import (
     B_JOB,
@@ -38,7 +38,6 @@ from .layout import (
     G_AUTOMATON,
     G_TOKEN_IDS,
     IDLE,
-    J_AFTER_SPACE,
     J_CURSOR,
     J_DEPTH,
     J_FAILED,
@@ -49,6 +48,7 @@ from .layout import (
     J_PATH_LENGTH,
     J_PATH_RANK,
     J_RUN,
+    J_SKIP,
     J_STAGE,
     J_UNFINISHED,
     J_VOCABULARY,
@@ -57,13 +57,15 @@ from .layout import (
     NOTE,
     RANKS,
     SELECT,
-    SPACE,
+    SUBTREES,
     TRIE,
+    TRIES,
 )
 from .leaving import (
     NOTE_COST,
     ask,
     bytes_leaving,
+    groups_staying,
     list_nodes,
     note_added,
     note_at,
@@ -87,9 +89,13 @@ from .machine import (
 from .members import asks
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
 from .path import TOKEN_COST, set_bit, step_fast
+from .suffixes import end_trie, has_tries, next_trie
 from .trie import (
+    ALL_GROUPS,
+    GROUPS_SHIFT,
     RECORD_BYTES,
     RECORD_VALID,
+    V_BYTE_NODE,
     V_FIRST_RANK,
     V_NODE,
     V_RANK_BYTES,
@@ -204,6 +210,15 @@ def _walk_children(batch, grammar, automaton, vocabulary, special, packed, fuel)
                     continue
         take_tokens(batch, vocabulary, total, node, packed)
         if packed & (0xFFFF << 16) != 0:
+            # All that is below, where a state stays itself on all bytes there are.
+            if target == load_i64(states, depth) and load_u8(flags, target) & special == 0:
+                groups, work = groups_staying(batch, grammar, automaton, target)
+                fuel -= work
+                if packed & (ALL_GROUPS << GROUPS_SHIFT) & ~groups == 0:
+                    work = take_below(batch, vocabulary, total, node)
+                    fuel -= work
+                    if work > 0:
+                        continue
             if load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
                 register = load_i64(registers, depth + 1)
                 fuel -= note_children(batch, grammar, automaton, vocabulary, target, register, node, packed)
@@ -391,50 +406,38 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
         store_i64(job, J_UNFINISHED, 1)
     if stage == RANKS:
         fuel = _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel)
-        if load_i64(job, J_UNFINISHED) == 0 and load_i64(job, J_AFTER_SPACE) >= 0:
-            registers = load_i64(batch, B_JOB_REGISTER)
-            state, register = load_i64(load_i64(batch, B_JOB_STATE), 0), load_i64(registers, 0)
-            if delta(automaton, state, 0x20) < 0:
-                register = next_register(automaton, state, register)
-                note_added(batch, register)
-            state = load_i64(job, J_AFTER_SPACE)
-            store_i64(load_i64(batch, B_JOB_STATE), 0, state)
-            store_i64(registers, 0, register)
-            node = space_node(vocabulary)
-            if node >= 0:
-                packed = load_i64(load_i64(vocabulary, V_NODE), node)
-                take_tokens(batch, vocabulary, load_i64(batch, B_JOB_TOTAL), node, packed)
-                if flags_of(automaton, state) & (FINAL | HAS_CALLS) != 0:
-                    fuel -= note_children(batch, grammar, automaton, vocabulary, state, register, node, packed)
+        if load_i64(job, J_UNFINISHED) == 0 and has_tries(job):
             store_i64(job, J_PATH_LENGTH, -1)
-            store_i64(job, J_STAGE, SPACE)
-            stage = SPACE
+            store_i64(job, J_STAGE, TRIES)
+            stage = TRIES
         elif load_i64(job, J_UNFINISHED) == 0 and load_i64(job, J_LIST_LENGTH) > 1 and listed != 0:
             # The nodes of the list but for that of the space, which is done.
             store_i64(load_i64(batch, B_JOB_STATE), 0, load_i64(load_i64(batch, B_JOB_STATE), 1))
             store_i64(load_i64(batch, B_JOB_REGISTER), 0, load_i64(load_i64(batch, B_JOB_REGISTER), 1))
             store_i64(job, J_PATH_LENGTH, -1)
-            store_i64(job, J_AFTER_SPACE, space_node(vocabulary))
+            store_i64(job, J_SKIP, load_i32(load_i64(vocabulary, V_BYTE_NODE), 0x20))
             store_i64(job, J_STAGE, LISTS)
             stage = LISTS
-    if stage == TRIE or stage == LISTS or stage == SPACE:
+    if stage == TRIE or stage == LISTS or stage == TRIES:
         # One place calls `_walk_children`: the whole trie is what is below its root.
         at = load_i64(job, J_LIST_AT)
         last = load_i64(job, J_LIST_LENGTH) if stage == LISTS else 1
         while at < last and load_i64(job, J_UNFINISHED) == 0:
             packed = load_i64(vocabulary, V_ROOT)
-            if stage == SPACE:
-                node = space_node(vocabulary)
-                packed = load_i64(load_i64(vocabulary, V_NODE), node) if node >= 0 else 0
+            if stage == TRIES:
+                packed = next_trie(vocabulary, job)[1]
             if stage == LISTS:
                 node = load_i32(listed, at)
                 packed = load_i64(load_i64(vocabulary, V_NODE), node)
-                if node == load_i64(job, J_AFTER_SPACE):
+                if node == load_i64(job, J_SKIP):
                     at += 1
                     continue
             fuel = _walk_children(batch, grammar, automaton, vocabulary, special, packed, fuel)
             if load_i64(job, J_UNFINISHED) == 0:
-                at += 1
+                if stage == TRIES:
+                    end_trie(job, SUBTREES)
+                if stage != TRIES or not has_tries(job):
+                    at += 1
         store_i64(job, J_LIST_AT, at)
     if load_i64(job, J_FAILED) == 0 and load_i64(job, J_UNFINISHED) == 0:
         fuel -= work_of_total(batch)

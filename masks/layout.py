@@ -390,7 +390,7 @@ VERIFIED, DEFERRED = 3, 4
     J_KEY_COUNT,
     J_STAMP,
     J_DEPTH,  # contexts: bytes before the list's, in the path that RANKS follows: 1 after one space
-    J_AFTER_SPACE,  # contexts: RANKS: state after one space, whose tokens the trie is for, LISTS: node to skip; or -1
+    J_SKIP,  # contexts: LISTS: node to skip, or -1
     J_FAILED,  # contexts: there is no context for this state
     J_REGISTER,  # contexts: the register at their start
     J_ADDED,  # contexts: items that have been counted since then, at most
@@ -430,10 +430,10 @@ SUBTREES, SUFFIXES, NEAR, FAR, TRIE_KINDS = range(5)
 JOB_WORDS = J_TRIES + TRIE_WORDS * TRIE_KINDS
 #: States of which a job remembers what leaves them, a power of two: each in the place of its lowest bits.
 LEAVING_STATES = 16
-LEAVING_STATE, LEAVING_BYTES = 0, 1  # the state, or -1; 4 words
-LEAVING_WORDS = LEAVING_BYTES + 4
+# The state, or -1; 4 words: bytes; groups of bytes on which it stays, or -1: not known.
+LEAVING_STATE, LEAVING_BYTES, LEAVING_STAYS, LEAVING_WORDS = 0, 1, 5, 6
 DIRECT = -1
-IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE, STORE, TRIES = range(11)
+IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SELECT, FIND, NOTE, STORE, TRIES = range(10)
 
 # What masks.wide finds out about a head (words at J_LOOP).
 L_STAY = 0  # 2 words: ASCII bytes on which it stays alive whatever the string

@@ -16,6 +16,7 @@ from .layout import (
     B_JOB_REGISTER,
     B_JOB_STATE,
     G_CALL_STAMPS,
+    G_KINDS,
     J_ADDED,
     J_EVENT_COUNT,
     J_FAILED,
@@ -29,13 +30,18 @@ from .layout import (
     KEY_COUNT,
     KEY_REGISTER,
     KEY_WORDS,
+    KIND_BYTES,
+    KIND_COUNT,
+    KIND_FIRST,
     LEAVING_BYTES,
     LEAVING_STATE,
     LEAVING_STATES,
+    LEAVING_STAYS,
     LEAVING_WORDS,
     MAX_EVENTS,
     MAX_KEYS,
 )
+from .loop_sets import EDGES_A_UNIT
 from .machine import (
     AT_CALL_FRAME,
     AT_CALL_START,
@@ -43,6 +49,7 @@ from .machine import (
     AT_FRAME_FIRST,
     AT_FRAME_KIND,
     AT_FRAME_START,
+    delta,
     flags_of,
     frame_of,
     may_return,
@@ -51,7 +58,7 @@ from .machine import (
 )
 from .members import AT_OPERATION_START, asks, goes_on_with_any, may_go_on
 from .memory import load_i32, load_i64, load_u8, section, store_i64
-from .trie import V_NODE, V_NODE_PARENT, V_RANK_NODE
+from .trie import GROUPS_HIGH, GROUPS_LOW, GROUPS_SHIFT, V_NODE, V_NODE_PARENT, V_RANK_NODE
 
 #: In the place of a call edge: the frame returns.
 RETURNS = -1
@@ -199,6 +206,7 @@ def bytes_leaving(batch, automaton, state):  # type: ignore[no-untyped-def]
     if load_i64(entry, LEAVING_STATE) == state:
         return words, 0
     store_i64(entry, LEAVING_STATE, state)
+    store_i64(entry, LEAVING_STAYS, -1)
     final = flags_of(automaton, state) & FINAL != 0
     for word in range(4):
         store_i64(words, word, load_i64(load_i64(job, J_FOLLOW), word) if final else 0)
@@ -216,6 +224,34 @@ def bytes_leaving(batch, automaton, state):  # type: ignore[no-untyped-def]
                 for word in range(4):
                     store_i64(words, word, load_i64(words, word) | load_i64(first, 4 * callee + word))
     return words, work
+
+
+@helper
+def groups_staying(batch, grammar, automaton, state):  # type: ignore[no-untyped-def]
+    """(groups of bytes, as in a trie node, on all of which `state` stays itself and nothing leaves; the work of that).
+
+    Of a state that is more than its byte edges (`special` of a walk) nobody asks.
+    """
+    words, work = bytes_leaving(batch, automaton, state)
+    stays = words + 8 * (LEAVING_STAYS - LEAVING_BYTES)
+    groups = load_i64(stays, 0)
+    if groups < 0:
+        kinds = load_i64(grammar, G_KINDS)
+        n = load_i64(kinds, KIND_COUNT)
+        low = high = 0
+        for kind in range(n):
+            if delta(automaton, state, load_i64(kinds, KIND_FIRST + kind)) == state:
+                low |= load_i64(kinds, KIND_BYTES + 4 * kind)
+                high |= load_i64(kinds, KIND_BYTES + 4 * kind + 1)
+        low &= ~load_i64(words, 0)
+        high &= ~load_i64(words, 1)
+        groups = 0
+        for group in range(len(GROUPS_LOW)):
+            if (GROUPS_LOW[group] & ~low) | (GROUPS_HIGH[group] & ~high) == 0:
+                groups |= 1 << (GROUPS_SHIFT + group)
+        store_i64(stays, 0, groups)
+        work += n // EDGES_A_UNIT
+    return groups, work
 
 
 @helper
