@@ -15,7 +15,6 @@ from ..grammar.automaton import (
     FINAL,
     GUARDED,
     H_N_CLASSES,
-    H_N_FRAMES,
     HAS_CALLS,
     HAS_OPERATIONS,
     HAS_TOKENS,
@@ -82,6 +81,7 @@ from .machine import (
     AT_TOKEN_SYMBOL,
     delta,
     flags_of,
+    frame_of,
     next_register,
     only_operations,
     restart_of,
@@ -111,19 +111,17 @@ FAILED = -2
 
 
 @helper
-def _slow_states(automaton):  # type: ignore[no-untyped-def]
-    """Flags of states that are more than their byte edges, as `path.step_fast` takes them.
+def _slow_states(automaton, state):  # type: ignore[no-untyped-def]
+    """Flags of the states of this one's frame that are more than their byte edges, as `path.step_fast` takes them.
 
-    The ends of items, and where members begin or registers are asked.
+    The ends of items in a counter, and where members begin or registers are asked.
     """
-    kinds = section(automaton, AT_FRAME_KIND)
+    kind = load_u8(section(automaton, AT_FRAME_KIND), frame_of(automaton, state))
     flags = 0
-    for frame in range(load_i64(automaton, H_N_FRAMES)):
-        kind = load_u8(kinds, frame)
-        if kind == COUNTER:
-            flags |= FINAL
-        elif kind == MEMBERS:
-            flags |= GUARDED | HAS_OPERATIONS
+    if kind == COUNTER:
+        flags = FINAL
+    elif kind == MEMBERS:
+        flags = GUARDED | HAS_OPERATIONS
     return flags
 
 
@@ -382,7 +380,8 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
     stage = load_i64(job, J_STAGE)
     listed = load_i64(job, J_LIST)
     store_i64(job, J_UNFINISHED, 0)
-    special = _slow_states(automaton)
+    # The walk stays in one frame.
+    special = _slow_states(automaton, load_i64(load_i64(batch, B_JOB_STATE), 0))
     while stage == NOTE and fuel > 0:
         fuel -= note_list(batch, grammar, vocabulary)
         stage = load_i64(job, J_STAGE)

@@ -95,6 +95,13 @@ def test_names_are_taken_by_their_subtrees(text: str) -> None:
     assert work < 9 * signs // 2, (work, signs)
 
 
+def test_counters_elsewhere_do_not_matter() -> None:
+    """Only in a counter's own frame the states that end an item are more than their byte edges."""
+    rules = CALLS.replace("root ::=", 'root ::= "#" [a-z]{2,900} "#" |')
+    work, _ = work_of_mask("a", rules)
+    assert work < work_of_mask("a")[0] * 1.1
+
+
 def test_what_is_below_a_node() -> None:
     """The groups of the bytes there, and the ranks of the tokens."""
     arrays = tables_of(VOCABULARY).block.arrays
