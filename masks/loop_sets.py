@@ -14,6 +14,7 @@ from .layout import (
     KIND_FIRST,
     L_AGAIN,
     L_ASKED,
+    L_CLASS,
     L_STATES,
     L_STAY,
     L_TEXT,
@@ -57,6 +58,8 @@ MOST_EDGES_A_WORD = 64
 #: Letters, bytes from 0x40 on, and the space: a set without one of them leaves many tokens to be walked one by one.
 COMMON_HIGH = 0x07FFFFFE07FFFFFE
 COMMON_LOW = 1 << 0x20
+#: So many other bytes are in as many tokens as one of these, about.
+MANY_TOKENS = 8
 #: Weight of all ASCII bytes and all other code points.
 ALL = 256
 
@@ -320,6 +323,16 @@ def _take_all(automaton, kinds, loop, state, register):  # type: ignore[no-untyp
 def set_weight(loop):  # type: ignore[no-untyped-def]
     """Weight of the set in the words at `loop`."""
     return weight_of(load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), load_i64(loop, L_TEXT) != 0)
+
+
+@helper
+def set_worth(loop):  # type: ignore[no-untyped-def]
+    """Weight of the set in the words at `loop`, less MANY_TOKENS for each letter that it lacks, which many tokens hold.
+
+    But not where a class settles most of these. A space is the first byte of most tokens that hold one.
+    """
+    lacking = count_bits(COMMON_HIGH & ~load_i64(loop, L_STAY + 1)) if load_i64(loop, L_CLASS) < 0 else 0
+    return set_weight(loop) - MANY_TOKENS * lacking
 
 
 @helper

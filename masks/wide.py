@@ -48,7 +48,7 @@ from .layout import (
     NO_LIMIT,
 )
 from .loop_class import add_spread_bytes, ends_item, is_exact, landing
-from .loop_sets import ALL, add_work, leading_away, set_weight, spend, take_up, try_states
+from .loop_sets import ALL, add_work, leading_away, set_worth, spend, take_up, try_states
 from .machine import (
     AT_FRAME_KIND,
     AT_FRAME_MAXIMUM,
@@ -72,8 +72,10 @@ from .trie import V_MAX_LENGTH, V_RANKS
 MIN_WIDE_BYTES = 12
 #: First bytes that lead to one state, at most: their rows are memory traffic, a few for an alphabet.
 MAX_FIRST = 128
-#: What takes the place of a loop must have so many more.
+#: What takes the place of a loop must be worth so many bytes more.
 WIDER_BYTES = 8
+#: Less than any set is worth: it stands beside the loop.
+ANY_WORTH = -(1 << 40)
 #: States, at most, beside a class of which three in four tokens are made: more settle few more tokens than it does.
 #: With 24 the work of the masks at the beginning of a name in an object is a fifth to a fourth more.
 CLASS_STATES = 4
@@ -297,7 +299,7 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
 
     It is the state after a space, as half of all tokens begin with one, or else the one to which most bytes that leave
     the loop lead: all that lead there are L_FIRST. With `instead` it is to take the place of the loop: most of its
-    bytes have to lead there, and it has to weigh that much.
+    bytes have to lead there, and it has to be worth that much.
     """
     start = restart_of(automaton, state, register)
     kinds = load_i64(grammar, G_KINDS)
@@ -339,7 +341,7 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
         space = (low >> 0x20) & 1 != 0
         if count_bits(low) + count_bits(high) > MAX_FIRST:
             low, high = low & (1 << 0x20), 0
-        if instead > 0:
+        if instead > ANY_WORTH:
             own_low, own_high = load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1)
             common = count_bits(low & own_low) + count_bits(high & own_high)
             if 2 * common <= count_bits(own_low) + count_bits(own_high):
@@ -348,7 +350,7 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
             grammar, automaton, vocabulary, target, reached, follow, after, False, 1, memo
         ):
             continue
-        if set_weight(after) < instead:
+        if set_worth(after) < instead:
             continue
         if load_i64(after, L_CLASS) >= 0:
             # The members of a class are known for strings after one space only.
@@ -397,16 +399,16 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop, me
     # second half has what was tried. In one place, as each would be compiled with a copy of it.
     for turn in range(3):
         beside_it = wide
-        instead = 0
+        instead = ANY_WORTH
         if turn == 0:
             needed = not most and (not wide or leaves != 0)
         elif turn == 1:
             # What most bytes lead to may be wider than the set in which some of them would stay. What follows a space
             # counts for half of all tokens, so it has to be wider than that.
-            weight = set_weight(loop)
-            instead = weight + WIDER_BYTES
+            worth = set_worth(loop)
+            instead = worth + WIDER_BYTES
             if after:
-                instead = weight + 1 if set_weight(loop + 8 * LOOP_WORDS) > weight else ALL + 1
+                instead = worth + 1 if set_worth(loop + 8 * LOOP_WORDS) > worth else ALL + 1
             needed = wide and leaves != 0 and load_i64(loop, L_SELF) == 0 and instead <= ALL
             beside_it = False
             calls = load_i64(memo, MEMO_CALL)
