@@ -95,6 +95,7 @@ from .layout import (
     FRESH_WORDS,
     IDLE,
     J_FOLLOW,
+    J_LEAVING,
     J_LOOP,
     J_MEMO,
     J_SLOT,
@@ -106,6 +107,8 @@ from .layout import (
     LANE_LOOK,
     LANE_OF,
     LANES,
+    LEAVING_STATES,
+    LEAVING_WORDS,
     LOOP_WORDS,
     MAX_CALLED,
     MAX_CONTINUATIONS,
@@ -279,9 +282,10 @@ class Lanes:
 
     def _give_parts(self, lane: Block) -> None:
         """What a job points to."""
-        parts = [np.zeros(n, np.int64) for n in (CONFIG_WORDS, 4, 2 * LOOP_WORDS, MEMO_WORDS)]
+        sizes = (CONFIG_WORDS, 4, 2 * LOOP_WORDS, MEMO_WORDS, LEAVING_STATES * LEAVING_WORDS)
+        parts = [np.zeros(n, np.int64) for n in sizes]
         self._parts.append(parts)
-        for field, part in zip((J_SOURCE, J_FOLLOW, J_LOOP, J_MEMO), parts, strict=True):
+        for field, part in zip((J_SOURCE, J_FOLLOW, J_LOOP, J_MEMO, J_LEAVING), parts, strict=True):
             lane.arrays[B_JOB][field] = part.ctypes.data
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .._numba import helper
-from ..grammar.automaton import GUARDED, HAS_OPERATIONS
 from .few import begin_few, take_tokens
 from .fuel import count
 from .layout import (
@@ -20,7 +19,6 @@ from .layout import (
     G_STAMP,
     J_ACCEPTED,
     J_ADDED,
-    J_AFTER_SPACE,
     J_CURSOR,
     J_DEPTH,
     J_EVENT_COUNT,
@@ -46,6 +44,7 @@ from .layout import (
     J_ROOM,
     J_ROWS,
     J_RUN,
+    J_SKIP,
     J_SORTED,
     J_SORTING,
     J_STAGE,
@@ -58,7 +57,6 @@ from .layout import (
     L_FIRST_TEXT,
     L_LIMIT,
     L_REACHED,
-    L_STAY,
     LISTS,
     LOOP_WORDS,
     MEMO_UNFINISHED,
@@ -70,15 +68,23 @@ from .layout import (
     STORE,
     TRIE,
 )
-from .leaving import children_bytes, note_added, note_asked, note_asked_any, note_calls, note_leaving, noting_cost
+from .leaving import (
+    children_bytes,
+    forget_leaving,
+    note_added,
+    note_asked,
+    note_asked_any,
+    note_calls,
+    note_leaving,
+    noting_cost,
+)
 from .loop_sets import begin_finding, loop_work, take_up
-from .machine import AT_FRAME_FOLLOW, AT_STATE_LOOP, flags_of, frame_of
+from .machine import AT_FRAME_FOLLOW, frame_of
 from .memory import load_i32, load_i64, section, store_i64
 from .path import CONFIG_COST
 from .select import begin_selection, select_some
-from .stays import local_step
-from .suffixes import base_of
-from .trie import V_MAX_LENGTH, V_NODE, V_NODE_PARENT, V_ROOT
+from .suffixes import base_of, choose_subtrees, no_tries
+from .trie import V_MAX_LENGTH, V_NODE, V_NODE_PARENT
 from .undecided import fill_stay
 from .wide import add_first_bytes, find_loop, find_loops
 
@@ -101,24 +107,10 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
     register = load_i64(load_i64(batch, B_JOB_REGISTER), skipped)
     work = CONFIG_COST
     own = loop + 8 * LOOP_WORDS * skipped
-    after_space = -1
     for part in range(2):
         store_i64(loop + 8 * LOOP_WORDS * part, L_ASKED, 0)
     if skipped == 0:
         wide = find_loops(grammar, automaton, vocabulary, state, register, follow, loop, memo)
-        apart = load_i64(loop, L_AFTER) == 0 or (load_i64(loop, LOOP_WORDS + L_FIRST) >> 0x20) & 1 == 0
-        if wide and apart and (load_i64(loop, L_STAY) >> 0x20) & 1 == 0:
-            # The state after one space is not wide, so few of the tokens that begin with one are alive: they are
-            # walked in the trie, not one by one.
-            after_space = local_step(automaton, state, 0x20, register)
-            if after_space >= 0 and (
-                flags_of(automaton, after_space) & (GUARDED | HAS_OPERATIONS) != 0
-                or (
-                    load_i64(loop, L_CLASS) >= 0
-                    and load_i32(section(automaton, AT_STATE_LOOP), after_space) == load_i64(loop, L_CLASS)
-                )
-            ):
-                after_space = -1  # or it is wide, as its class has the space
     else:
         # Nothing but a space may come first; then the state is what it is after one space.
         take_up(memo)
@@ -137,7 +129,6 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
         store_i64(job, J_STAGE, FIND)
         return work
     if wide:
-        begun = work
         next_bytes = load_i64(batch, B_JOB_CONFIGS)
         for word in range(4):
             store_i64(next_bytes, word, 0)
@@ -145,19 +136,18 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
             store_i64(next_bytes, 0, 1 << 0x20)
         else:
             add_first_bytes(grammar, automaton, state, register, loop, next_bytes)
-            if after_space >= 0:
-                store_i64(next_bytes, 0, load_i64(next_bytes, 0) & ~(1 << 0x20))
-        work += begin_selection(
+            work += choose_subtrees(automaton, job, loop, state, register, next_bytes)
+        rows = begin_selection(
             grammar, vocabulary, loop, next_bytes,
             load_i64(batch, B_JOB_SELECTION), load_i64(batch, B_JOB_TOTAL), load_i64(batch, B_JOB_UNDECIDED), 0, 0,
         )  # fmt: skip
         store_i64(job, J_FEW, -1)
-        store_i64(job, J_ROWS, work - begun)
+        store_i64(job, J_ROWS, rows)
+        work += rows
         store_i64(job, J_ACCEPTED, 0)
         store_i64(job, J_LEFT, 0)
         store_i64(job, J_SORTING, 0)
         store_i64(job, J_CURSOR, 0)
-        store_i64(job, J_AFTER_SPACE, after_space)
         store_i64(job, J_STAGE, SELECT)
     else:
         _begin_narrow(batch, state, register)
@@ -168,7 +158,7 @@ def begin_whole(batch, grammar, automaton, vocabulary):  # type: ignore[no-untyp
 def _begin_narrow(batch, state, register):  # type: ignore[no-untyped-def]
     """All is walked in the trie, from this state."""
     job = load_i64(batch, B_JOB)
-    store_i64(job, J_AFTER_SPACE, -1)
+    no_tries(job)
     store_i64(job, J_CURSOR, 0)
     store_i64(job, J_PATH_RANK, -1)
     store_i64(job, J_PATH_LENGTH, -1)
@@ -235,6 +225,7 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, i
     store_i64(load_i64(batch, B_JOB_STATE), 0, state)
     store_i64(load_i64(batch, B_JOB_REGISTER), 0, register)
     begin_finding(load_i64(job, J_MEMO))
+    forget_leaving(job)
     store_i64(job, J_STAGE, NOTE if listed != 0 else NEXT_HEAD)
     store_i64(job, J_INCLUSIVE, 1 if inclusive else 0)
     store_i64(job, J_KEY_LOW, low)
@@ -249,7 +240,8 @@ def begin_context(batch, grammar, vocabulary, state, register, listed, length, i
     store_i64(job, J_STAMP, stamp)
     store_i64(job, J_EVENT_COUNT, 0)
     store_i64(job, J_KEY_COUNT, 0)
-    store_i64(job, J_AFTER_SPACE, -1)
+    store_i64(job, J_SKIP, -1)
+    no_tries(job)
     store_i64(job, J_FAILED, 0)
     store_i64(job, J_REGISTER, register)
     store_i64(job, J_ADDED, 0)
@@ -304,15 +296,3 @@ def note_list(batch, grammar, vocabulary):  # type: ignore[no-untyped-def]
             store_i64(states, 1, state)
             store_i64(registers, 1, register)
     return work
-
-
-@helper
-def space_node(vocabulary):  # type: ignore[no-untyped-def]
-    """The trie node of one space, or -1."""
-    table = load_i64(vocabulary, V_NODE)
-    root = load_i64(vocabulary, V_ROOT)
-    first = root >> 32
-    for child in range(first, first + ((root >> 16) & 0xFFFF)):
-        if load_i64(table, child) & 0xFF == 0x20:
-            return child
-    return -1

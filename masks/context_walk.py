@@ -15,14 +15,13 @@ from ..grammar.automaton import (
     FINAL,
     GUARDED,
     H_N_CLASSES,
-    H_N_FRAMES,
     HAS_CALLS,
     HAS_OPERATIONS,
     HAS_TOKENS,
     MEMBERS,
 )
-from .context_begin import begin_whole, note_list, select_whole, space_node
-from .few import take_token, take_tokens, work_of_total
+from .context_begin import begin_whole, note_list, select_whole
+from .few import take_below, take_token, take_tokens, work_of_total
 from .fuel import count
 from .layout import (
     B_JOB,
@@ -38,7 +37,6 @@ from .layout import (
     G_AUTOMATON,
     G_TOKEN_IDS,
     IDLE,
-    J_AFTER_SPACE,
     J_CURSOR,
     J_DEPTH,
     J_FAILED,
@@ -51,6 +49,7 @@ from .layout import (
     J_PATH_NOTED,
     J_PATH_RANK,
     J_RUN,
+    J_SKIP,
     J_STAGE,
     J_UNFINISHED,
     J_VOCABULARY,
@@ -59,19 +58,20 @@ from .layout import (
     NOTE,
     RANKS,
     SELECT,
-    SPACE,
+    SUBTREES,
     TRIE,
+    TRIES,
 )
 from .leaving import (
     NOTE_COST,
     ask,
-    children_bytes,
+    bytes_leaving,
+    groups_staying,
     node_of,
     note_added,
     note_at,
-    note_leaving,
+    note_children,
     note_operations,
-    noting_cost,
 )
 from .machine import (
     AT_BYTE_CLASS,
@@ -83,6 +83,7 @@ from .machine import (
     AT_TOKEN_SYMBOL,
     delta,
     flags_of,
+    frame_of,
     next_register,
     only_operations,
     restart_of,
@@ -90,10 +91,14 @@ from .machine import (
 from .members import asks
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
 from .path import TOKEN_COST, set_bit, step_fast
+from .suffixes import end_trie, has_tries, next_trie
 from .trie import (
+    ALL_GROUPS,
+    GROUPS_SHIFT,
     RECORD_BYTES,
     RECORD_LENGTH,
     RECORD_VALID,
+    V_BYTE_NODE,
     V_FIRST_RANK,
     V_NODE,
     V_RANK_BYTES,
@@ -109,19 +114,17 @@ FAILED = -2
 
 
 @helper
-def _slow_states(automaton):  # type: ignore[no-untyped-def]
-    """Flags of states that are more than their byte edges, as `path.step_fast` takes them.
+def _slow_states(automaton, state):  # type: ignore[no-untyped-def]
+    """Flags of the states of this one's frame that are more than their byte edges, as `path.step_fast` takes them.
 
-    The ends of items, and where members begin or registers are asked.
+    The ends of items in a counter, and where members begin or registers are asked.
     """
-    kinds = section(automaton, AT_FRAME_KIND)
+    kind = load_u8(section(automaton, AT_FRAME_KIND), frame_of(automaton, state))
     flags = 0
-    for frame in range(load_i64(automaton, H_N_FRAMES)):
-        kind = load_u8(kinds, frame)
-        if kind == COUNTER:
-            flags |= FINAL
-        elif kind == MEMBERS:
-            flags |= GUARDED | HAS_OPERATIONS
+    if kind == COUNTER:
+        flags = FINAL
+    elif kind == MEMBERS:
+        flags = GUARDED | HAS_OPERATIONS
     return flags
 
 
@@ -208,11 +211,18 @@ def _walk_children(batch, grammar, automaton, vocabulary, special, packed, fuel)
                     continue
         take_tokens(batch, vocabulary, total, node, packed)
         if packed & (0xFFFF << 16) != 0:
+            # All that is below, where a state stays itself on all bytes there are.
+            if target == load_i64(states, depth) and load_u8(flags, target) & special == 0:
+                groups, work = groups_staying(batch, grammar, automaton, target)
+                fuel -= work
+                if packed & (ALL_GROUPS << GROUPS_SHIFT) & ~groups == 0:
+                    work = take_below(batch, vocabulary, total, node)
+                    fuel -= work
+                    if work > 0:
+                        continue
             if load_u8(flags, target) & (FINAL | HAS_CALLS) != 0:
-                a, b, c, d = children_bytes(vocabulary, packed)
                 register = load_i64(registers, depth + 1)
-                note_leaving(batch, grammar, automaton, target, register, node, a, b, c, d)
-                fuel -= noting_cost(packed)
+                fuel -= note_children(batch, grammar, automaton, vocabulary, target, register, node, packed)
             store_i64(children, depth, child | (end << 32))
             depth += 1
             child = packed >> 32
@@ -316,12 +326,17 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # ty
                 state = load_i64(states, depth)
                 # The bytes of a run never follow the frame nor begin a call: no need to ask before it has ended.
                 if depth > skipped and load_u8(flags, state) & (FINAL | HAS_CALLS) != 0:
-                    if depth > noted:
-                        noted = depth
-                        store_i64(nodes, depth, node_of(vocabulary, rank, length - depth))
-                        fuel -= (length - depth) // 2
-                    last = load_i32(edges, state) == -1 and load_u8(flags, state) & special == 0
-                    fuel -= note_at(batch, grammar, automaton, vocabulary, depth, byte, last)
+                    leaving, work = bytes_leaving(batch, automaton, state)
+                    fuel -= work
+                    if (load_i64(leaving, byte >> 6) >> (byte & 63)) & 1 != 0:
+                        for between in range(noted + 1, depth):
+                            store_i64(nodes, between, -1)
+                        if depth > noted or load_i64(nodes, depth) < 0:
+                            noted = max(noted, depth)
+                            store_i64(nodes, depth, node_of(vocabulary, rank, length - depth))
+                            fuel -= (length - depth) // 2
+                        last = load_i32(edges, state) == -1 and load_u8(flags, state) & special == 0
+                        fuel -= note_at(batch, grammar, automaton, vocabulary, depth, byte, last)
                 fuel -= 1
                 target = step_fast(automaton, edges, dense, classes, n_classes, flags, special, state, byte)
                 if target >= 0:
@@ -383,7 +398,8 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
     stage = load_i64(job, J_STAGE)
     listed = load_i64(job, J_LIST)
     store_i64(job, J_UNFINISHED, 0)
-    special = _slow_states(automaton)
+    # The walk stays in one frame.
+    special = _slow_states(automaton, load_i64(load_i64(batch, B_JOB_STATE), 0))
     while stage == NOTE and fuel > 0:
         fuel -= note_list(batch, grammar, vocabulary)
         stage = load_i64(job, J_STAGE)
@@ -407,51 +423,38 @@ def run_context(batch, fuel):  # type: ignore[no-untyped-def]
         store_i64(job, J_UNFINISHED, 1)
     if stage == RANKS:
         fuel = _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel)
-        if load_i64(job, J_UNFINISHED) == 0 and load_i64(job, J_AFTER_SPACE) >= 0:
-            registers = load_i64(batch, B_JOB_REGISTER)
-            state, register = load_i64(load_i64(batch, B_JOB_STATE), 0), load_i64(registers, 0)
-            if delta(automaton, state, 0x20) < 0:
-                register = next_register(automaton, state, register)
-                note_added(batch, register)
-            state = load_i64(job, J_AFTER_SPACE)
-            store_i64(load_i64(batch, B_JOB_STATE), 0, state)
-            store_i64(registers, 0, register)
-            node = space_node(vocabulary)
-            if node >= 0:
-                packed = load_i64(load_i64(vocabulary, V_NODE), node)
-                take_tokens(batch, vocabulary, load_i64(batch, B_JOB_TOTAL), node, packed)
-                if flags_of(automaton, state) & (FINAL | HAS_CALLS) != 0:
-                    a, b, c, d = children_bytes(vocabulary, packed)
-                    note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
+        if load_i64(job, J_UNFINISHED) == 0 and has_tries(job):
             store_i64(job, J_PATH_LENGTH, -1)
-            store_i64(job, J_STAGE, SPACE)
-            stage = SPACE
+            store_i64(job, J_STAGE, TRIES)
+            stage = TRIES
         elif load_i64(job, J_UNFINISHED) == 0 and load_i64(job, J_LIST_LENGTH) > 1 and listed != 0:
             # The nodes of the list but for that of the space, which is done.
             store_i64(load_i64(batch, B_JOB_STATE), 0, load_i64(load_i64(batch, B_JOB_STATE), 1))
             store_i64(load_i64(batch, B_JOB_REGISTER), 0, load_i64(load_i64(batch, B_JOB_REGISTER), 1))
             store_i64(job, J_PATH_LENGTH, -1)
-            store_i64(job, J_AFTER_SPACE, space_node(vocabulary))
+            store_i64(job, J_SKIP, load_i32(load_i64(vocabulary, V_BYTE_NODE), 0x20))
             store_i64(job, J_STAGE, LISTS)
             stage = LISTS
-    if stage == TRIE or stage == LISTS or stage == SPACE:
+    if stage == TRIE or stage == LISTS or stage == TRIES:
         # One place calls `_walk_children`: the whole trie is what is below its root.
         at = load_i64(job, J_LIST_AT)
         last = load_i64(job, J_LIST_LENGTH) if stage == LISTS else 1
         while at < last and load_i64(job, J_UNFINISHED) == 0:
             packed = load_i64(vocabulary, V_ROOT)
-            if stage == SPACE:
-                node = space_node(vocabulary)
-                packed = load_i64(load_i64(vocabulary, V_NODE), node) if node >= 0 else 0
+            if stage == TRIES:
+                packed = next_trie(vocabulary, job)[1]
             if stage == LISTS:
                 node = load_i32(listed, at)
                 packed = load_i64(load_i64(vocabulary, V_NODE), node)
-                if node == load_i64(job, J_AFTER_SPACE):
+                if node == load_i64(job, J_SKIP):
                     at += 1
                     continue
             fuel = _walk_children(batch, grammar, automaton, vocabulary, special, packed, fuel)
             if load_i64(job, J_UNFINISHED) == 0:
-                at += 1
+                if stage == TRIES:
+                    end_trie(job, SUBTREES)
+                if stage != TRIES or not has_tries(job):
+                    at += 1
         store_i64(job, J_LIST_AT, at)
     if load_i64(job, J_FAILED) == 0 and load_i64(job, J_UNFINISHED) == 0:
         fuel -= work_of_total(batch)

@@ -11,7 +11,10 @@ from .._numba import helper
 from .layout import B_JOB, B_JOB_LIST, B_JOB_TOTAL, B_WORDS, J_DIRTY, J_FEW, MAX_FEW
 from .memory import load_i32, load_i64, store_i32, store_i64
 from .pool import WORDS_OF_A_MASK, intern_few, intern_mask
-from .trie import SAME_TOKENS, TOKEN_ENDS, V_NEXT_SAME, V_NODE_TOKEN
+from .trie import SAME_TOKENS, TOKEN_ENDS, V_BELOW, V_NEXT_SAME, V_NODE_TOKEN, V_RANK_ID
+
+#: Tokens of a subtree that are taken in one piece, and in the time of one byte edge.
+MOST_BELOW, BELOW_A_UNIT = 512, 2
 
 
 @helper
@@ -43,6 +46,24 @@ def take_token(batch, total, token):  # type: ignore[no-untyped-def]
     else:
         store_i32(load_i64(batch, B_JOB_LIST), n, token)
         store_i64(job, J_FEW, n + 1)
+
+
+@helper
+def take_below(batch, vocabulary, total, node):  # type: ignore[no-untyped-def]
+    """`take_token` for all tokens below trie node `node`. Returns the work; 0: they are too many for one piece."""
+    ranks = load_i64(load_i64(vocabulary, V_BELOW), node)
+    begin, end = ranks & 0xFFFFFFFF, ranks >> 32
+    if end - begin > MOST_BELOW:
+        return 0
+    rank_id = load_i64(vocabulary, V_RANK_ID)
+    job = load_i64(batch, B_JOB)
+    for rank in range(begin, end):
+        token = load_i32(rank_id, rank)
+        if load_i64(job, J_FEW) < 0:
+            store_i64(total, token >> 6, load_i64(total, token >> 6) | 1 << (token & 63))
+        else:
+            take_token(batch, total, token)
+    return 1 + (end - begin) // BELOW_A_UNIT
 
 
 @helper

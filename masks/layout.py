@@ -392,7 +392,7 @@ VERIFIED, DEFERRED = 3, 4
     J_KEY_COUNT,
     J_STAMP,
     J_DEPTH,  # contexts: bytes before the list's, in the path that RANKS follows: 1 after one space
-    J_AFTER_SPACE,  # contexts: RANKS: state after one space, whose tokens the trie is for, LISTS: node to skip; or -1
+    J_SKIP,  # contexts: LISTS: node to skip, or -1
     J_FAILED,  # contexts: there is no context for this state
     J_REGISTER,  # contexts: the register at their start
     J_ADDED,  # contexts: items that have been counted since then, at most
@@ -406,6 +406,7 @@ VERIFIED, DEFERRED = 3, 4
     J_LEFT,  # SELECT: tokens undecided
     J_SORTING,  # SELECT: 1 where the undecided are being sorted
     J_MEMO,  # FIND: address of int64[MEMO_WORDS] what masks.wide has found so far
+    J_LEAVING,  # contexts: address of int64[LEAVING_STATES, LEAVING_WORDS] what masks.leaving knows of some states
     J_INCLUSIVE,  # NOTE: 1 where the tokens that end at the nodes of the list are walked as well
     J_FEW,  # contexts: tokens of B_JOB_TOTAL, all listed in B_JOB_LIST; -1: they have to be searched for
     J_DIRTY,  # 1 where B_JOB_TOTAL may hold bits of an earlier job
@@ -417,7 +418,7 @@ VERIFIED, DEFERRED = 3, 4
     J_LIST_NEW,  # STORE: where its nodes are copied to, -1: it is being hashed
     J_RUN,  # contexts: RANKS: the state after any string of the loop but the empty one, or -1
     J_TRIES,  # the last: TRIE_WORDS words for each kind of trie (`masks.suffixes`)
-) = range(47)
+) = range(48)
 SUBTREES, SUFFIXES, NEAR, FAR, TRIE_KINDS = range(5)
 (
     TRIE_BYTES,  # 2 words: bytes for which there is one to be walked
@@ -429,8 +430,12 @@ SUBTREES, SUFFIXES, NEAR, FAR, TRIE_KINDS = range(5)
     TRIE_WORDS,
 ) = range(7)
 JOB_WORDS = J_TRIES + TRIE_WORDS * TRIE_KINDS
+#: States of which a job remembers what leaves them, a power of two: each in the place of its lowest bits.
+LEAVING_STATES = 16
+# The state, or -1; 4 words: bytes; groups of bytes on which it stays, or -1: not known.
+LEAVING_STATE, LEAVING_BYTES, LEAVING_STAYS, LEAVING_WORDS = 0, 1, 5, 6
 DIRECT = -1
-IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SPACE, SELECT, FIND, NOTE, STORE, TRIES = range(11)
+IDLE, NEXT_HEAD, TRIE, RANKS, LISTS, SELECT, FIND, NOTE, STORE, TRIES = range(10)
 
 # What masks.wide finds out about a head (words at J_LOOP).
 L_STAY = 0  # 2 words: ASCII bytes on which it stays alive whatever the string
@@ -440,7 +445,10 @@ L_LIMIT = 4  # ... for strings of at most so many code points
 L_EXACT = 5  # 1 where longer strings of these are certainly dead
 L_LEAVE = 6  # 4 words: the other bytes that may come next
 L_STATES = 10  # the states among which it stays
-MAX_LOOP_STATES = 24
+#: At most; bytes that lead to yet another one are not in the set. Free text that ends at one of a model's triggers has
+#: a state for each of their bytes: with 24 the masks of DeepSeek's took 2.4 ms, of GLM's and Gemma's 0.5 ms, with 64
+#: they take 0.15 ms, and no other mask of theirs or of `bench/masks.py` takes longer.
+MAX_LOOP_STATES = 64
 L_AFTER = L_STATES + MAX_LOOP_STATES + 1  # 1 where the words after these describe the state after one of the L_FIRST
 L_SELF = L_AFTER + 1  # 1 where it stays in its own state on all of L_STAY (and L_TEXT)
 L_FIRST = L_SELF + 1  # 2 words: ASCII bytes that all lead to that state
@@ -459,16 +467,28 @@ NO_LIMIT = 1 << 40
     MEMO_UNFINISHED,  # 1 where it was
     MEMO_TURN,  # 1 + turn in which the next set is being found, 0: it has not begun
     MEMO_STATE,  # state that comes next in that turn
+    MEMO_KIND,  # kind of byte that comes next in that state, -1: it has not begun
+    MEMO_LOW,  # what is left of the set in that state, 2 words
+    MEMO_HIGH,
+    MEMO_AWAY,  # `wide._find_leaving`s asked for this time
     MEMO_SPENT,  # byte edges that have been looked at
     MEMO_LED,  # 2 words: bytes that led to new states in the first turn
     MEMO_LED_HIGH,
     MEMO_LED_TEXT,  # 1 where code points above U+007F did
     MEMO_CUTS,  # for each of L_STATES, in the first turn: the kind of byte without which it is not reached, or -1
-) = range(11)
+) = range(15)
 MEMO_HEAD = MEMO_CUTS + MAX_LOOP_STATES
 MAX_SETS = 40  # that are asked for
-MEMO_ENTRY = MAX_LOOP_STATES + 6  # words of each: L_STAY, L_TEXT, L_ASKED, L_AGAIN, then L_STATES with their number
-MEMO_WORDS = MEMO_HEAD + MAX_SETS * MEMO_ENTRY
+MEMO_ENTRY = MAX_LOOP_STATES + 6  # words of each: L_STAY, L_TEXT, L_ASKED, L_AGAIN, number of L_STATES, L_STATES
+MEMO_LEAVES = MEMO_HEAD + MAX_SETS * MEMO_ENTRY
+MAX_LEAVES = 8  # that are asked for
+(
+    LEAVE_STATE,  # state that comes next
+    LEAVE_AWAY,  # 1 where a byte of the set may lead away as well
+    LEAVE_BYTES,  # 4 words: L_LEAVE as far as it is known
+) = range(3)
+LEAVE_WORDS = LEAVE_BYTES + 4
+MEMO_WORDS = MEMO_LEAVES + MAX_LEAVES * LEAVE_WORDS
 #: With more undecided tokens than this, all tokens are walked: sorting the undecided out is done in one go.
 MAX_UNDECIDED = 32768
 

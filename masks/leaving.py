@@ -7,7 +7,7 @@ of the walk, from which `masks.context_store` makes the lists.
 from __future__ import annotations
 
 from .._numba import helper
-from ..grammar.automaton import FINAL, H_N_STATES, HAS_CALLS, MEMBERS
+from ..grammar.automaton import COUNTER, FINAL, H_N_STATES, HAS_CALLS, MEMBERS
 from .layout import (
     B_JOB,
     B_JOB_CHILDREN,
@@ -16,11 +16,13 @@ from .layout import (
     B_JOB_REGISTER,
     B_JOB_STATE,
     G_CALL_STAMPS,
+    G_KINDS,
     J_ADDED,
     J_EVENT_COUNT,
     J_FAILED,
     J_FOLLOW,
     J_KEY_COUNT,
+    J_LEAVING,
     J_REGISTER,
     J_ROOM,
     J_STAMP,
@@ -28,15 +30,26 @@ from .layout import (
     KEY_COUNT,
     KEY_REGISTER,
     KEY_WORDS,
+    KIND_BYTES,
+    KIND_COUNT,
+    KIND_FIRST,
+    LEAVING_BYTES,
+    LEAVING_STATE,
+    LEAVING_STATES,
+    LEAVING_STAYS,
+    LEAVING_WORDS,
     MAX_EVENTS,
     MAX_KEYS,
 )
+from .loop_sets import EDGES_A_UNIT
 from .machine import (
     AT_CALL_FRAME,
     AT_CALL_START,
     AT_CALL_TARGET,
     AT_FRAME_FIRST,
     AT_FRAME_KIND,
+    AT_FRAME_START,
+    delta,
     flags_of,
     frame_of,
     may_return,
@@ -45,7 +58,7 @@ from .machine import (
 )
 from .members import AT_OPERATION_START, asks, goes_on_with_any, may_go_on
 from .memory import load_i32, load_i64, load_u8, section, store_i64
-from .trie import V_NODE, V_NODE_PARENT, V_RANK_NODE
+from .trie import GROUPS_HIGH, GROUPS_LOW, GROUPS_SHIFT, V_NODE, V_NODE_PARENT, V_RANK_NODE
 
 #: In the place of a call edge: the frame returns.
 RETURNS = -1
@@ -175,6 +188,84 @@ def note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d): 
             if may_return(automaton, state, register):
                 _note(batch, grammar, RETURNS, 0, node)
     note_calls(batch, grammar, automaton, state, register, node, a, b, c, d)
+
+
+@helper
+def forget_leaving(job):  # type: ignore[no-untyped-def]
+    """Nothing is known of what leaves the states: the job begins."""
+    for place in range(LEAVING_STATES):
+        store_i64(load_i64(job, J_LEAVING), LEAVING_WORDS * place + LEAVING_STATE, -1)
+
+
+@helper
+def bytes_leaving(batch, automaton, state):  # type: ignore[no-untyped-def]
+    """(address of 4 words: all bytes with which `note_leaving` may note anything in `state`, fuel of finding them)."""
+    job = load_i64(batch, B_JOB)
+    entry = load_i64(job, J_LEAVING) + 8 * LEAVING_WORDS * (state & (LEAVING_STATES - 1))
+    words = entry + 8 * LEAVING_BYTES
+    if load_i64(entry, LEAVING_STATE) == state:
+        return words, 0
+    store_i64(entry, LEAVING_STATE, state)
+    store_i64(entry, LEAVING_STAYS, -1)
+    final = flags_of(automaton, state) & FINAL != 0
+    for word in range(4):
+        store_i64(words, word, load_i64(load_i64(job, J_FOLLOW), word) if final else 0)
+    starts, first = section(automaton, AT_CALL_START), section(automaton, AT_FRAME_FIRST)
+    work = NOTE_COST
+    # Another item may begin in a state that ends one, whatever the register says.
+    frame = frame_of(automaton, state)
+    counter = final and load_u8(section(automaton, AT_FRAME_KIND), frame) == COUNTER
+    for turn in range(2 if counter else 1):
+        caller = load_i32(section(automaton, AT_FRAME_START), frame) if turn == 1 else state
+        if flags_of(automaton, caller) & HAS_CALLS != 0:
+            for call in range(load_i32(starts, caller), load_i32(starts, caller + 1)):
+                callee = load_i32(section(automaton, AT_CALL_FRAME), call)
+                work += 1
+                for word in range(4):
+                    store_i64(words, word, load_i64(words, word) | load_i64(first, 4 * callee + word))
+    return words, work
+
+
+@helper
+def groups_staying(batch, grammar, automaton, state):  # type: ignore[no-untyped-def]
+    """(groups of bytes, as in a trie node, on all of which `state` stays itself and nothing leaves; the work of that).
+
+    Of a state that is more than its byte edges (`special` of a walk) nobody asks.
+    """
+    words, work = bytes_leaving(batch, automaton, state)
+    stays = words + 8 * (LEAVING_STAYS - LEAVING_BYTES)
+    groups = load_i64(stays, 0)
+    if groups < 0:
+        kinds = load_i64(grammar, G_KINDS)
+        n = load_i64(kinds, KIND_COUNT)
+        low = high = 0
+        for kind in range(n):
+            if delta(automaton, state, load_i64(kinds, KIND_FIRST + kind)) == state:
+                low |= load_i64(kinds, KIND_BYTES + 4 * kind)
+                high |= load_i64(kinds, KIND_BYTES + 4 * kind + 1)
+        low &= ~load_i64(words, 0)
+        high &= ~load_i64(words, 1)
+        groups = 0
+        for group in range(len(GROUPS_LOW)):
+            if (GROUPS_LOW[group] & ~low) | (GROUPS_HIGH[group] & ~high) == 0:
+                groups |= 1 << (GROUPS_SHIFT + group)
+        store_i64(stays, 0, groups)
+        work += n // EDGES_A_UNIT
+    return groups, work
+
+
+@helper
+def note_children(batch, grammar, automaton, vocabulary, state, register, node, packed):  # type: ignore[no-untyped-def]
+    """Note what leaves `state` at the trie node of word `packed` by a byte that it goes on with. Returns the work."""
+    words, work = bytes_leaving(batch, automaton, state)
+    if load_i64(words, 0) | load_i64(words, 1) | load_i64(words, 2) | load_i64(words, 3) != 0:
+        a, b, c, d = children_bytes(vocabulary, packed)
+        work += 1 + ((packed >> 16) & 0xFFFF) // CHILDREN_A_UNIT
+        common = load_i64(words, 0) & a | load_i64(words, 1) & b | load_i64(words, 2) & c | load_i64(words, 3) & d
+        if common != 0:
+            note_leaving(batch, grammar, automaton, state, register, node, a, b, c, d)
+            work += NOTE_COST
+    return work
 
 
 @helper

@@ -1,7 +1,7 @@
 """The sets of bytes on which a wide state stays alive, whatever their order: fixpoints over the states they lead to.
 
-Finding one looks at the byte edges of each state that it stays among. It is interrupted now and then, and taken up
-again from the beginning, with the sets that have been found by then.
+Finding one looks at the byte edges of each state that it stays among. It is interrupted now and then, in the
+middle of a state too, and taken up again from the beginning, with the sets that have been found by then.
 """
 
 from __future__ import annotations
@@ -14,21 +14,29 @@ from .layout import (
     KIND_FIRST,
     L_AGAIN,
     L_ASKED,
+    L_CLASS,
     L_STATES,
     L_STAY,
     L_TEXT,
     L_WORK,
+    LEAVE_WORDS,
     LOOP_WORDS,
+    MAX_LEAVES,
     MAX_LOOP_STATES,
     MAX_SETS,
+    MEMO_AWAY,
     MEMO_CALL,
     MEMO_CUTS,
     MEMO_DONE,
     MEMO_ENTRY,
     MEMO_HEAD,
+    MEMO_HIGH,
+    MEMO_KIND,
+    MEMO_LEAVES,
     MEMO_LED,
     MEMO_LED_TEXT,
     MEMO_LEFT,
+    MEMO_LOW,
     MEMO_SPENT,
     MEMO_STATE,
     MEMO_TURN,
@@ -41,13 +49,17 @@ from .trie import V_WORDS
 
 #: Byte edges of neighbouring bytes that are looked at in the time of one of the walk's (`bench/fuel.py`).
 EDGES_A_UNIT = 2
-#: Byte edges that are looked at before finding is interrupted, but for one state's.
+#: Byte edges that are looked at before finding is interrupted, but for those of one byte, or of all code points.
 FOUND_AT_ONCE = 256
-#: Byte edges that are looked at in all, for each word of a mask: past that walking is the shorter way.
-MOST_EDGES_A_WORD = 32
+#: Byte edges that are looked at in all, for each word of a mask: past that no more sets are found, tokens are walked. A
+#: word of them takes 32 units of fuel, walking its tokens in a wide state up to 900. With 32 edges a trigger of 30
+#: bytes is too long for a vocabulary of 6,500 tokens.
+MOST_EDGES_A_WORD = 64
 #: Letters, bytes from 0x40 on, and the space: a set without one of them leaves many tokens to be walked one by one.
 COMMON_HIGH = 0x07FFFFFE07FFFFFE
 COMMON_LOW = 1 << 0x20
+#: So many other bytes are in as many tokens as one of these, about.
+MANY_TOKENS = 8
 #: Weight of all ASCII bytes and all other code points.
 ALL = 256
 
@@ -58,12 +70,15 @@ def begin_finding(memo):  # type: ignore[no-untyped-def]
     store_i64(memo, MEMO_DONE, 0)
     store_i64(memo, MEMO_TURN, 0)
     store_i64(memo, MEMO_SPENT, 0)
+    for word in range(LEAVE_WORDS * MAX_LEAVES):
+        store_i64(memo, MEMO_LEAVES + word, 0)
 
 
 @helper
 def take_up(memo):  # type: ignore[no-untyped-def]
     """Find sets once more from the beginning, with what is known of them."""
     store_i64(memo, MEMO_CALL, 0)
+    store_i64(memo, MEMO_AWAY, 0)
     store_i64(memo, MEMO_LEFT, FOUND_AT_ONCE)
     store_i64(memo, MEMO_UNFINISHED, 0)
 
@@ -72,6 +87,12 @@ def take_up(memo):  # type: ignore[no-untyped-def]
 def add_work(loop, edges):  # type: ignore[no-untyped-def]
     """Count so many byte edges that were looked at."""
     store_i64(loop, L_WORK, load_i64(loop, L_WORK) + edges)
+
+
+@helper
+def spend(memo, edges):  # type: ignore[no-untyped-def]
+    """Take so many byte edges from those that may be looked at before finding is interrupted."""
+    store_i64(memo, MEMO_LEFT, load_i64(memo, MEMO_LEFT) - edges)
 
 
 @helper
@@ -175,68 +196,76 @@ def _stays(automaton, vocabulary, kinds, loop, register, only, follow, memo, lea
     """Shrink L_STAY and L_TEXT to what keeps L_STATES closed; at most `only` states, added as they are met.
 
     Once it weighs less than `least` the rest does not matter: it is empty then. False where it was interrupted: it goes
-    on from MEMO_STATE. In turn 4 all code points are known to stay. What holds for a state goes on to hold, as the set
-    only shrinks and the states only become more, so each of them is looked at once. But in turn 1, instead of a byte
-    that is in many tokens, one goes without which the state is not reached: the next turn sees what that comes to.
+    on from MEMO_KIND of MEMO_STATE. In turn 4 all code points are known to stay. What holds for a state goes on to
+    hold, as the set only shrinks and the states only become more, so each of them is looked at once. But in turn 1,
+    instead of a byte that is in many tokens, one goes without which the state is not reached: the next turn sees what
+    that comes to.
     """
     states = loop + 8 * L_STATES
     contexts = load_i64(automaton, H_FLAGS) & RECURSIVE != 0
-    i = load_i64(memo, MEMO_STATE)
+    n_kinds = load_i64(kinds, KIND_COUNT)
+    i, kind = load_i64(memo, MEMO_STATE), load_i64(memo, MEMO_KIND)
+    low, high = load_i64(memo, MEMO_LOW), load_i64(memo, MEMO_HIGH)
     while i < load_i64(states, MAX_LOOP_STATES):
-        if load_i64(memo, MEMO_LEFT) <= 0:
-            store_i64(memo, MEMO_STATE, i)
-            return False
         state = load_i64(states, i)
         start = restart_of(automaton, state, register)
-        i += 1
         before = load_i64(loop, L_WORK)
-        low, high = load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1)
-        if contexts and i > 1:
-            low, high = _without_leading_away(automaton, loop, state, start, follow, low, high)
-        count = load_i64(states, MAX_LOOP_STATES)
-        # Code points that go on from a state, and begin no other item there, lead where they do from the first one.
-        known = load_i64(states, 0) if i > 1 else -1
-        if known >= 0 and restart_of(automaton, known, register) >= 0:
-            known = -1
-        if (
-            load_i64(loop, L_TEXT) != 0
-            and turn != 4
-            and not text_stays(automaton, vocabulary, kinds, state, register, loop, only, known)
-        ):
-            store_i64(loop, L_TEXT, 0)
-            store_i64(states, MAX_LOOP_STATES, count)
-        if turn == 1:
-            _note_new(kinds, loop, memo, count, i - 1, -1)
-        looked = 0
+        if kind < 0 and load_i64(memo, MEMO_LEFT) > 0:
+            kind = 0
+            low, high = load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1)
+            if contexts and i > 0:
+                low, high = _without_leading_away(automaton, loop, state, start, follow, low, high)
+            count = load_i64(states, MAX_LOOP_STATES)
+            # Code points that go on from a state, and begin no other item there, lead where they do from the first one.
+            known = load_i64(states, 0) if i > 0 else -1
+            if known >= 0 and restart_of(automaton, known, register) >= 0:
+                known = -1
+            if (
+                load_i64(loop, L_TEXT) != 0
+                and turn != 4
+                and not text_stays(automaton, vocabulary, kinds, state, register, loop, only, known)
+            ):
+                store_i64(loop, L_TEXT, 0)
+                store_i64(states, MAX_LOOP_STATES, count)
+            if turn == 1:
+                _note_new(kinds, loop, memo, count, i, -1)
         enough = weight_of(low, high, load_i64(loop, L_TEXT) != 0) >= least
-        for kind in range(load_i64(kinds, KIND_COUNT) if enough else 0):
+        last = before + load_i64(memo, MEMO_LEFT)
+        while 0 <= kind < n_kinds and enough and load_i64(loop, L_WORK) < last:
             members = kinds + 8 * (KIND_BYTES + 4 * kind)
             if (low & load_i64(members, 0)) | (high & load_i64(members, 1)) != 0:
-                looked += 1
+                add_work(loop, 1)
                 byte = load_i64(kinds, KIND_FIRST + kind)
                 one, two = delta(automaton, state, byte), after_byte(automaton, start, byte)
                 count = load_i64(states, MAX_LOOP_STATES)
                 kept = keep_both(automaton, kinds, loop, one, two, register, only)
                 if turn == 1:
-                    _note_new(kinds, loop, memo, count, i - 1, kind)
-                    cut = load_i64(memo, MEMO_CUTS + i - 1)
+                    _note_new(kinds, loop, memo, count, i, kind)
+                    cut = load_i64(memo, MEMO_CUTS + i)
                     if not kept and cut >= 0 and _is_common(kinds, kind):
                         members = kinds + 8 * (KIND_BYTES + 4 * cut)
                 if not kept:
                     low &= ~load_i64(members, 0)
                     high &= ~load_i64(members, 1)
-                    if weight_of(low, high, load_i64(loop, L_TEXT) != 0) < least:
-                        break
-        add_work(loop, looked)
-        if weight_of(low, high, load_i64(loop, L_TEXT) != 0) < least:
+                    enough = weight_of(low, high, load_i64(loop, L_TEXT) != 0) >= least
+            kind += 1
+        looked = load_i64(loop, L_WORK) - before
+        spend(memo, looked)
+        store_i64(memo, MEMO_SPENT, load_i64(memo, MEMO_SPENT) + looked)
+        if kind < 0 or (kind < n_kinds and enough):
+            store_i64(memo, MEMO_STATE, i)
+            store_i64(memo, MEMO_KIND, kind)
+            store_i64(memo, MEMO_LOW, low)
+            store_i64(memo, MEMO_HIGH, high)
+            return False
+        i += 1
+        kind = -1
+        if not enough:
             low, high = 0, 0
             store_i64(loop, L_TEXT, 0)
             i = load_i64(states, MAX_LOOP_STATES)
         store_i64(loop, L_STAY, low)
         store_i64(loop, L_STAY + 1, high)
-        looked = load_i64(loop, L_WORK) - before
-        store_i64(memo, MEMO_LEFT, load_i64(memo, MEMO_LEFT) - looked)
-        store_i64(memo, MEMO_SPENT, load_i64(memo, MEMO_SPENT) + looked)
     # At the first state calls and returns are matters of other heads, unless it is come back to.
     if contexts and load_i64(loop, L_AGAIN) != 0:
         state = load_i64(states, 0)
@@ -245,7 +274,6 @@ def _stays(automaton, vocabulary, kinds, loop, register, only, follow, memo, lea
         low, high = _without_leading_away(automaton, loop, state, start, follow, low, high)
         store_i64(loop, L_STAY, low)
         store_i64(loop, L_STAY + 1, high)
-    store_i64(memo, MEMO_STATE, 0)
     return True
 
 
@@ -256,8 +284,10 @@ def _keep_set(loop, entry):  # type: ignore[no-untyped-def]
         store_i64(entry, word, load_i64(loop, L_STAY + word))
     store_i64(entry, 3, load_i64(loop, L_ASKED))
     store_i64(entry, 4, load_i64(loop, L_AGAIN))
-    for word in range(MAX_LOOP_STATES + 1):
-        store_i64(entry, 5 + word, load_i64(loop + 8 * L_STATES, word))
+    n = load_i64(loop + 8 * L_STATES, MAX_LOOP_STATES)
+    store_i64(entry, 5, n)
+    for i in range(n):
+        store_i64(entry, 6 + i, load_i64(loop + 8 * L_STATES, i))
 
 
 @helper
@@ -267,8 +297,10 @@ def _take_set(loop, entry):  # type: ignore[no-untyped-def]
         store_i64(loop, L_STAY + word, load_i64(entry, word))
     store_i64(loop, L_ASKED, load_i64(loop, L_ASKED) | load_i64(entry, 3))
     store_i64(loop, L_AGAIN, load_i64(entry, 4))
-    for word in range(MAX_LOOP_STATES + 1):
-        store_i64(loop + 8 * L_STATES, word, load_i64(entry, 5 + word))
+    n = load_i64(entry, 5)
+    store_i64(loop + 8 * L_STATES, MAX_LOOP_STATES, n)
+    for i in range(n):
+        store_i64(loop + 8 * L_STATES, i, load_i64(entry, 6 + i))
 
 
 @helper
@@ -291,6 +323,16 @@ def _take_all(automaton, kinds, loop, state, register):  # type: ignore[no-untyp
 def set_weight(loop):  # type: ignore[no-untyped-def]
     """Weight of the set in the words at `loop`."""
     return weight_of(load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1), load_i64(loop, L_TEXT) != 0)
+
+
+@helper
+def set_worth(loop):  # type: ignore[no-untyped-def]
+    """Weight of the set in the words at `loop`, less MANY_TOKENS for each letter that it lacks, which many tokens hold.
+
+    But not where a class settles most of these. A space is the first byte of most tokens that hold one.
+    """
+    lacking = count_bits(COMMON_HIGH & ~load_i64(loop, L_STAY + 1)) if load_i64(loop, L_CLASS) < 0 else 0
+    return set_weight(loop) - MANY_TOKENS * lacking
 
 
 @helper
@@ -342,6 +384,7 @@ def try_states(  # type: ignore[no-untyped-def]
                 _take_all(automaton, kinds, loop, first, register)
             store_i64(memo, MEMO_TURN, turn)
             store_i64(memo, MEMO_STATE, 0)
+            store_i64(memo, MEMO_KIND, -1)
             store_i64(loop, L_AGAIN, again)
         most = load_i64(states, MAX_LOOP_STATES) if turn >= 3 else max(only, n)
         if not _stays(automaton, vocabulary, kinds, loop, register, most, follow, memo, least, turn):

@@ -24,6 +24,8 @@ from .trie import V_ABSENT
 
 #: Byte edges above U+007F that are looked at from one state: where more differ, its tokens are walked one by one.
 MAX_TEXT_EDGES = 1024
+#: States that are compared in the time of looking at a byte edge.
+STATES_AN_EDGE = 8
 
 
 @helper
@@ -74,11 +76,14 @@ def _keep_state(automaton, kinds, loop, state, register, only):  # type: ignore[
                 return False
     states = loop + 8 * L_STATES
     n = load_i64(states, MAX_LOOP_STATES)
-    for i in range(n):
-        if load_i64(states, i) == state:
-            if i == 0:
-                store_i64(loop, L_AGAIN, 1)
-            return True
+    i = 0
+    while i < n and load_i64(states, i) != state:
+        i += 1
+    store_i64(loop, L_WORK, load_i64(loop, L_WORK) + i // STATES_AN_EDGE)
+    if i < n:
+        if i == 0:
+            store_i64(loop, L_AGAIN, 1)
+        return True
     if n >= only or _narrows(automaton, kinds, loop, state, register):
         return False
     store_i64(states, n, state)
@@ -113,6 +118,8 @@ def _text_stays(automaton, vocabulary, kinds, state, register, loop, only, known
     start = restart_of(automaton, state, register)
     before, before1, before2 = -1, -2, -2
     looked = 1
+    # What `keep_both` looks at counts as well.
+    most = MAX_TEXT_EDGES + load_i64(loop, L_WORK)
     for lead in range(0xC2, 0xF5):
         special = lead == 0xE0 or lead == 0xED or lead == 0xF0 or lead == 0xF4
         kind = load_i64(of, lead)
@@ -120,7 +127,7 @@ def _text_stays(automaton, vocabulary, kinds, state, register, loop, only, known
             continue
         before = -1 if special else kind
         looked += 2
-        if looked > MAX_TEXT_EDGES:
+        if looked + load_i64(loop, L_WORK) > most:
             return -looked
         a1, b1 = delta(automaton, state, lead), after_byte(automaton, start, lead)
         if known >= 0 and b1 < 0 and a1 == delta(automaton, known, lead):
@@ -146,7 +153,7 @@ def _text_stays(automaton, vocabulary, kinds, state, register, loop, only, known
             byte3 = 0x80
             while byte3 < 0xC0:
                 looked += 2
-                if looked > MAX_TEXT_EDGES:
+                if looked + load_i64(loop, L_WORK) > most:
                     return -looked
                 a3, b3 = after_byte(automaton, a2, byte3), after_byte(automaton, b2, byte3)
                 byte3 = load_i64(after, byte3)

@@ -51,10 +51,10 @@ from .layout import (
     TRIE_STATE,
     TRIE_WORDS,
 )
-from .machine import AT_FRAME_KIND, delta, flags_of, frame_of
+from .machine import AT_FRAME_KIND, AT_STATE_LOOP, delta, flags_of, frame_of
 from .memory import Block, count_bits, count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
 from .path import set_bit
-from .stays import text_stays
+from .stays import local_step, text_stays
 from .trie import (
     RECORD_BYTES,
     V_ABSENT,
@@ -277,6 +277,41 @@ def choose_tries(grammar, automaton, vocabulary, job, loop, register, next_bytes
                 if base != near:
                     _add_trie(job, NEAR, low, high, near, reached, 1, 1)
     return told
+
+
+@helper
+def choose_subtrees(automaton, job, loop, state, register, next_bytes):  # type: ignore[no-untyped-def]
+    """Have the tokens of a wide context that begin with a byte which leaves its loop walked in the trie.
+
+    Nothing settles them at once, but for those after a first byte and those of its class, so that as a rule all of them
+    would be walked one by one; in the trie each byte that they share is read once, and all that is below a node may be
+    alive. They are taken from `next_bytes`. Returns the work done.
+    """
+    klass, klasses = load_i64(loop, L_CLASS), section(automaton, AT_STATE_LOOP)
+    other = loop + 8 * LOOP_WORDS
+    after = load_i64(loop, L_AFTER) != 0
+    low = high = 0
+    work = 1
+    for half in range(2):
+        bits = load_i64(next_bytes, half) & ~load_i64(loop, L_STAY + half)
+        if after:
+            bits &= ~load_i64(other, L_FIRST + half)
+        while bits != 0:
+            bit = bits & -bits
+            bits ^= bit
+            byte = 64 * half + count_trailing_zeros(bit)
+            target = local_step(automaton, state, byte, register)
+            work += 1
+            if target < 0 or (klass >= 0 and load_i32(klasses, target) == klass):
+                continue
+            if half == 0:
+                low |= bit
+            else:
+                high |= bit
+    _add_trie(job, SUBTREES, low, high, 0, 0, 0, 0)
+    store_i64(next_bytes, 0, load_i64(next_bytes, 0) & ~low)
+    store_i64(next_bytes, 1, load_i64(next_bytes, 1) & ~high)
+    return work
 
 
 @helper

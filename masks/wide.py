@@ -34,14 +34,21 @@ from .layout import (
     L_STATES,
     L_STAY,
     L_TEXT,
+    LEAVE_AWAY,
+    LEAVE_BYTES,
+    LEAVE_STATE,
+    LEAVE_WORDS,
     LOOP_WORDS,
     MAX_LOOP_STATES,
+    MEMO_AWAY,
     MEMO_CALL,
+    MEMO_LEAVES,
+    MEMO_LEFT,
     MEMO_UNFINISHED,
     NO_LIMIT,
 )
 from .loop_class import add_spread_bytes, ends_item, has_ascii, is_exact, landing
-from .loop_sets import ALL, add_work, leading_away, set_weight, take_up, try_states
+from .loop_sets import ALL, add_work, leading_away, set_worth, spend, take_up, try_states
 from .machine import (
     AT_FRAME_KIND,
     AT_FRAME_MAXIMUM,
@@ -65,8 +72,10 @@ from .trie import V_MAX_LENGTH, V_RANKS
 MIN_WIDE_BYTES = 12
 #: First bytes that lead to one state, at most: their rows are memory traffic, a few for an alphabet.
 MAX_FIRST = 128
-#: What takes the place of a loop must have so many more.
+#: What takes the place of a loop must be worth so many bytes more.
 WIDER_BYTES = 8
+#: Less than any set is worth: it stands beside the loop.
+ANY_WORTH = -(1 << 40)
 #: States, at most, beside a class of which three in four tokens are made: more settle few more tokens than it does.
 #: With 24 the work of the masks at the beginning of a name in an object is a fifth to a fourth more.
 CLASS_STATES = 4
@@ -113,6 +122,52 @@ def add_next_bytes(grammar, automaton, config, into):  # type: ignore[no-untyped
     for i in range(load_i64(config, CONFIG_HEADS)):
         head = head_at(config, i)
         add_state_bytes(grammar, automaton, top_state(head), top_register(head), into, 256)
+
+
+@helper
+def _find_leaving(grammar, automaton, register, follow, loop, land, settled, memo):  # type: ignore[no-untyped-def]
+    """Set L_LEAVE to what may come next in the states of the loop and in `land`, the state after a string of its class.
+
+    Or to a part of it, where that is interrupted (MEMO_UNFINISHED): it goes on from the state in `memo` then.
+    """
+    number = load_i64(memo, MEMO_AWAY)
+    store_i64(memo, MEMO_AWAY, number + 1)
+    entry = memo + 8 * (MEMO_LEAVES + LEAVE_WORDS * number)
+    states = loop + 8 * L_STATES
+    n = load_i64(states, MAX_LOOP_STATES)
+    leave = entry + 8 * LEAVE_BYTES
+    kinds = load_i64(grammar, G_KINDS)
+    i = load_i64(entry, LEAVE_STATE)
+    while i <= n and load_i64(memo, MEMO_LEFT) > 0:
+        member = load_i64(states, i) if i < n else land
+        restart = restart_of(automaton, member, register)
+        add_state_bytes(grammar, automaton, member, register, leave, 128 if settled else 256)
+        # At the first state calls and returns are matters of other heads, unless it is come back to. What may follow
+        # the frame leaves the loop only where a state of it may return: `leading_away` knows.
+        first = i == 0 and load_i64(loop, L_AGAIN) == 0
+        if i == n and load_i64(loop, L_CLASS) < 0:
+            first = True
+        for turn in range(0 if first else 3):
+            a, b, c, d = leading_away(automaton, member, restart, follow, turn)
+            store_i64(leave, 0, load_i64(leave, 0) | a)
+            store_i64(leave, 1, load_i64(leave, 1) | b)
+            store_i64(leave, 2, load_i64(leave, 2) | c)
+            store_i64(leave, 3, load_i64(leave, 3) | d)
+            away = (load_i64(loop, L_STAY) & a) | (load_i64(loop, L_STAY + 1) & b)
+            if away != 0 or (load_i64(loop, L_TEXT) != 0 and c | d != 0):
+                store_i64(entry, LEAVE_AWAY, 1)
+        i += 1
+        add_work(loop, load_i64(kinds, KIND_COUNT))
+        spend(memo, load_i64(kinds, KIND_COUNT))
+    store_i64(entry, LEAVE_STATE, i)
+    if i <= n:
+        store_i64(memo, MEMO_UNFINISHED, 1)
+    for word in range(4):
+        more = load_i64(leave, word)
+        if load_i64(entry, LEAVE_AWAY) != 0:
+            # A byte of the set may lead away as well: from there on any byte of the grammar may be alive.
+            more |= load_i64(load_i64(grammar, G_LIVE), word)
+        store_i64(loop, L_LEAVE + word, more)
 
 
 @helper
@@ -216,12 +271,6 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
             exact = 0
     store_i64(loop, L_LIMIT, limit)
     store_i64(loop, L_EXACT, exact)
-    # What may follow the frame leaves the loop only where a state of it may return: `leading_away` knows.
-    leave = loop + 8 * L_LEAVE
-    for word in range(4):
-        store_i64(leave, word, 0)
-    away = False
-    add_work(loop, (n + 2) * load_i64(kinds, KIND_COUNT))
     # Tokens of other code points above U+007F are dead, those of these were settled.
     own_calls = flags_of(automaton, state) & HAS_CALLS != 0 and (land == state or load_i64(loop, L_AGAIN) != 0)
     settled = load_i64(loop, L_TEXT) != 0 or (
@@ -232,28 +281,10 @@ def find_loop(grammar, automaton, vocabulary, state, register, follow, loop, emp
         and flags_of(automaton, land) & HAS_CALLS == 0
         and load_i64(follow, 2) | load_i64(follow, 3) == 0
     )
-    for i in range(n + 1):
-        member = load_i64(states, i) if i < n else land
-        restart = restart_of(automaton, member, register)
-        add_state_bytes(grammar, automaton, member, register, leave, 128 if settled else 256)
-        # At the first state calls and returns are matters of other heads, unless it is come back to.
-        first = i == 0 and load_i64(loop, L_AGAIN) == 0
-        if i == n and klass < 0:
-            first = True
-        for turn in range(0 if first else 3):
-            a, b, c, d = leading_away(automaton, member, restart, follow, turn)
-            store_i64(leave, 0, load_i64(leave, 0) | a)
-            store_i64(leave, 1, load_i64(leave, 1) | b)
-            store_i64(leave, 2, load_i64(leave, 2) | c)
-            store_i64(leave, 3, load_i64(leave, 3) | d)
-            away = away or (load_i64(loop, L_STAY) & a) | (load_i64(loop, L_STAY + 1) & b) != 0
-            away = away or (load_i64(loop, L_TEXT) != 0 and c | d != 0)
+    _find_leaving(grammar, automaton, register, follow, loop, land, settled, memo)
     if spread:
         add_spread_bytes(grammar, state, follow, loop)
-    if away:
-        # A byte of the set may lead away as well: from there on any byte of the grammar may be alive.
-        for word in range(4):
-            store_i64(leave, word, load_i64(leave, word) | load_i64(load_i64(grammar, G_LIVE), word))
+    leave = loop + 8 * L_LEAVE
     store_i64(leave, 0, load_i64(leave, 0) & ~load_i64(loop, L_STAY))
     store_i64(leave, 1, load_i64(leave, 1) & ~load_i64(loop, L_STAY + 1))
     if settled:
@@ -268,7 +299,7 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
 
     It is the state after a space, as half of all tokens begin with one, or else the one to which most bytes that leave
     the loop lead: all that lead there are L_FIRST. With `instead` it is to take the place of the loop: most of its
-    bytes have to lead there, and it has to weigh that much.
+    bytes have to lead there, and it has to be worth that much.
     """
     start = restart_of(automaton, state, register)
     kinds = load_i64(grammar, G_KINDS)
@@ -310,7 +341,7 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
         space = (low >> 0x20) & 1 != 0
         if count_bits(low) + count_bits(high) > MAX_FIRST:
             low, high = low & (1 << 0x20), 0
-        if instead > 0:
+        if instead > ANY_WORTH:
             own_low, own_high = load_i64(loop, L_STAY), load_i64(loop, L_STAY + 1)
             common = count_bits(low & own_low) + count_bits(high & own_high)
             if 2 * common <= count_bits(own_low) + count_bits(own_high):
@@ -319,7 +350,7 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
             grammar, automaton, vocabulary, target, reached, follow, after, False, 1, memo
         ):
             continue
-        if set_weight(after) < instead:
+        if set_worth(after) < instead:
             continue
         if load_i64(after, L_CLASS) >= 0:
             # The members of a class are known for strings after one space only.
@@ -334,6 +365,7 @@ def _find_after(grammar, automaton, vocabulary, state, register, follow, loop, w
         store_i64(after, L_REACHED, reached)
         text = (
             load_i64(after, L_TEXT) != 0
+            and load_i64(memo, MEMO_UNFINISHED) == 0
             and start < 0
             and text_stays(
                 automaton, vocabulary, kinds, state, register, after, load_i64(after, L_STATES + MAX_LOOP_STATES)
@@ -369,22 +401,22 @@ def find_loops(grammar, automaton, vocabulary, state, register, follow, loop, me
     # second half has what was tried. In one place, as each would be compiled with a copy of it.
     for turn in range(3):
         beside_it = wide
-        instead = 0
+        instead = ANY_WORTH
         if turn == 0:
             needed = not most and (not wide or leaves != 0)
         elif turn == 1:
             # What most bytes lead to may be wider than the set in which some of them would stay. What follows a space
             # counts for half of all tokens, so it has to be wider than that.
-            weight = set_weight(loop)
-            instead = weight + WIDER_BYTES
+            worth = set_worth(loop)
+            instead = worth + WIDER_BYTES
             if after:
-                instead = weight + 1 if set_weight(loop + 8 * LOOP_WORDS) > weight else ALL + 1
+                instead = worth + 1 if set_worth(loop + 8 * LOOP_WORDS) > worth else ALL + 1
             needed = wide and leaves != 0 and load_i64(loop, L_SELF) == 0 and instead <= ALL and not most
             beside_it = False
             calls = load_i64(memo, MEMO_CALL)
         else:
             needed = after and wide and load_i64(memo, MEMO_CALL) != calls
-        if not needed:
+        if not needed or load_i64(memo, MEMO_UNFINISHED) != 0:
             continue
         found = _find_after(grammar, automaton, vocabulary, state, register, follow, loop, beside_it, instead, memo)
         if turn != 1:

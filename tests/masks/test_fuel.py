@@ -21,6 +21,7 @@ from stepmask.masks.arena import ACCEPTED, REFUSED, TOO_DEEP, UNFINISHED
 from stepmask.masks.batch import Batch
 from stepmask.masks.compiled import CompiledGrammar, compile
 from stepmask.masks.layout import B_ADVANCE_TOKEN, LIMIT, PENDING, READY
+from stepmask.masks.outcome import PIECE_FUEL
 from stepmask.masks.sampling import Sampler, SamplingParameters
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789 ,"
@@ -157,6 +158,27 @@ def test_the_least_budget_makes_progress(number: int, budget_us: float) -> None:
                 token = np.array([rng.choice(legal)], np.int32)
                 assert batch.advance(slots[row : row + 1], token)[0] in (ACCEPTED, UNFINISHED)
                 assert free.advance(slots[row : row + 1], token)[0] == ACCEPTED
+
+
+@pytest.mark.parametrize("number", [3, 6, 7, 9, 10])
+def test_finding_what_a_state_stays_on_is_done_in_pieces(number: int) -> None:
+    """A state of many kinds of bytes, and what leaves many states, is looked at by and by: no plan does much."""
+    rng = np.random.default_rng(number)
+    for _ in range(6):
+        batch = Batch(VOCABULARY, 1, 0.0, fuel_per_us=150)
+        slots = np.array([batch.add(GRAMMARS[number])], np.int32)
+        for _ in range(6):
+            for _ in range(100_000):
+                before = batch.counters["work"]
+                plan = batch.plan(slots)
+                # A piece of each lane, one of them with what it takes to look the mask up and to keep it.
+                assert batch.counters["work"] - before <= 3 * PIECE_FUEL // 2
+                if plan.status[0] != PENDING:
+                    break
+            legal = sorted(tokens_of(batch.mask(int(slots[0]))) - {END})
+            if not legal:
+                break
+            assert batch.accept_draft(int(slots[0]), [int(rng.choice(legal))]) == 1
 
 
 def test_a_token_may_take_several_steps() -> None:

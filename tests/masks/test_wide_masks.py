@@ -231,6 +231,12 @@ IN_JSON = structural_tag([_tag('{"name": "f", "parameters": ', "}")], ['{"name":
 IN_WORDS = structural_tag([_tag(begin, "\n") for begin in ("TOOL:", "Action:", "tool_code")])
 #: Characters above U+007F lead to its states as well.
 IN_SIGNS = structural_tag([_tag("<｜tool▁calls｜>", "<｜end｜>")], excludes=["<think>", "</think>"])
+#: Several long ones: free text has 56 states.
+IN_LONG = structural_tag(
+    [_tag("<｜tool▁calls▁begin｜>", "</｜tool▁calls▁end｜>")],
+    ["<｜tool▁calls▁begin｜>"],
+    excludes=["<think>", "</think>", "<|START_THINKING|>"],
+)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +244,8 @@ IN_SIGNS = structural_tag([_tag("<｜tool▁calls｜>", "<｜end｜>")], exclude
     [
         *((IN_TAGS, read) for read in ("Well ", "a <", "a <to", "x </", "x <tool_<")),
         *((IN_JSON, read) for read in ("Well ", "a {", 'a {"name', 'a {"name":', "x <", "x </thi")),
-        *((IN_WORDS, read) for read in ("Well ", "T", "a to", "a tool", "a Action")),
+        *((IN_WORDS, read) for read in ("Well ", "T", "a to", "a tool", "a tool_", "a tool_c", "a Action")),
+        *((IN_LONG, read) for read in ("Well ", "a <", "a <｜", "a <｜tool▁ca", "a </", "a <|START")),
         *((IN_SIGNS, read) for read in ("Well ", "a <", "a <｜", "a <｜to", "a </")),
     ],
 )
@@ -250,6 +257,18 @@ def test_states_within_a_trigger_do_not_walk_the_trie(grammar: Grammar, read: st
     assert tokens_of(matcher.mask()) == {token for token in range(VOCABULARY.size) if matcher.allows(token)}
     # Many tokens hold what ends a trigger, or half of one; walking them all takes up to fourteen units each.
     assert work < 3 * VOCABULARY.size
+
+
+def test_a_letter_is_worth_more_than_a_sign() -> None:
+    """What most bytes lead to lacks the underscore, the state itself a letter that many tokens hold: that is left."""
+    some = "tATfghijklmnpqrsuvwxy"
+    words = [f"{a}{b}{e}{c}".encode() for e in ("e", "") for a in some for b in some for c in some]
+    vocabulary = byte_vocabulary(*words)
+    matcher = compile(IN_WORDS, vocabulary, use_cache=False).matcher()
+    assert matcher.accept_bytes(b"a tool_")
+    work = _work_of_mask(matcher)
+    assert tokens_of(matcher.mask()) == {token for token in range(vocabulary.size) if matcher.allows(token)}
+    assert work < 2 * vocabulary.size, (work, vocabulary.size)
 
 
 def _work_of_mask(matcher: Matcher) -> int:
