@@ -8,7 +8,6 @@ could be next has been followed, so each head rests on a state with edges of its
 
 from __future__ import annotations
 
-# ------------------------------------------------------------------------------- configurations
 MAX_DEPTH = 6  # frames on one stack; the compiler nests no deeper
 MAX_HEADS = 16  # heads of one configuration; the compiler proves that they suffice
 WORK_HEADS = 64  # heads while a configuration is being closed
