@@ -43,7 +43,7 @@ def take_in_all(
 ) -> None:
     """One token a row, then the row's logits: a hash of (row history, token id), near a normal distribution."""
     for row in range(len(tokens)):
-        take_in(histories, row, tokens[row : row + 1], positions[row], seed)
+        take_in(histories, row, tokens[row : row + 1], np.int64(positions[row]), seed)
         history = histories[row, positions[row] + 1]
         low = np.uint32(history)
         high = np.uint32(history >> np.uint64(32))
