@@ -90,7 +90,7 @@ from .machine import (
 )
 from .members import asks
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
-from .path import TOKEN_COST, set_bit, step_fast
+from .path import TOKEN_COST, set_bit, shared_bytes, step_fast
 from .suffixes import end_trie, has_tries, next_trie
 from .trie import (
     ALL_GROUPS,
@@ -287,17 +287,7 @@ def _walk_undecided(batch, grammar, automaton, vocabulary, special, fuel):  # ty
                 length = load_i32(rank_start, rank + 1) - begin
             shared = -1
             if previous >= 0:
-                # How many first bytes it shares with the token before.
-                other = load_i64(record, previous)
-                most = min(length, (other >> 56) & RECORD_LENGTH)
-                differ = (first ^ other) & ((1 << (8 * RECORD_BYTES)) - 1)
-                shared = RECORD_BYTES if differ == 0 else count_trailing_zeros(differ) >> 3
-                if most > RECORD_BYTES and shared == RECORD_BYTES:
-                    other = load_i32(rank_start, previous)
-                    most = min(length, load_i32(rank_start, previous + 1) - other)
-                    while shared < most and load_u8(data, begin + shared) == load_u8(data, other + shared):
-                        shared += 1
-                shared = min(shared, most)
+                shared = shared_bytes(record, rank_start, data, rank, length, previous)
                 if shared > alive:
                     continue  # it shares the byte that killed the token before
                 noted = min(noted, shared)

@@ -1,7 +1,7 @@
 """What surrounds the calls of a step, for all rows at once: copies, choices and counts.
 
-Each is a line of NumPy or a few, but a step would have forty of those, and one takes some 5 us when a forward pass has
-emptied the caches: together more than the masks. A kernel reads the same few arrays in one go.
+Each is a line of NumPy or a few, of which a step would have dozens, each with caches that a forward pass has emptied. A
+kernel reads the same few arrays in one go.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from .layout import KIND_EMPTY, KIND_SHIFT, LIMIT, PENDING, READY
 from .memory import store_i32, store_u8
 from .tables import ALL_ENDS
 
-#: What `finish_plan` finds of any row.
-ANY_END, ANY_LIMIT = 1, 2
-#: Slot of a row that takes no part.
-_NO_SLOT = -1
+#: Slot of a row without a grammar, and of a row that sits a step out.
+NO_SLOT = -1
 
 
 @kernel("int64(int32[::1], int64)")
@@ -50,11 +48,11 @@ def copy_plan(slots, status, own_slots, own_status):  # type: ignore[no-untyped-
 def choose_rows(decoding, slots, chosen):  # type: ignore[no-untyped-def]
     """`chosen` int32[rows]: the slots of the rows that are decoding, -1 for the others."""
     for row in range(decoding.size):
-        chosen[row] = slots[row] if decoding[row] else _NO_SLOT
+        chosen[row] = slots[row] if decoding[row] else NO_SLOT
 
 
 @kernel(
-    "int64(boolean[::1], int32[::1], int64[::1], int64[::1], int32[::1], uint32[::1], uint8[::1], int32[::1], "
+    "boolean(boolean[::1], int32[::1], int64[::1], int64[::1], int32[::1], uint32[::1], uint8[::1], int32[::1], "
     "uint32[::1], boolean[::1], boolean[::1])"
 )
 def finish_plan(  # type: ignore[no-untyped-def]
@@ -64,9 +62,9 @@ def finish_plan(  # type: ignore[no-untyped-def]
 
     `positions`, `min_tokens`: tokens made, and needed before an end; `mask_ids`, `end_allowed`, `status`: the plan's.
     Written, of each row: `own_ids` (a mask of nothing unless it is decoding and READY), `own_ends`, `only_end`: its
-    grammar allows nothing but an end; `limit`: it cannot have a mask. Returns ANY_END and ANY_LIMIT, added, as found.
+    grammar allows nothing but an end; `limit`: it cannot have a mask. Returns whether either is true of any row.
     """
-    found = 0
+    found = False
     for row in range(decoding.size):
         ready = decoding[row] and status[row] == READY
         own_ids[row] = KIND_EMPTY << KIND_SHIFT
@@ -74,15 +72,15 @@ def finish_plan(  # type: ignore[no-untyped-def]
         only_end[row] = False
         limit[row] = decoding[row] and status[row] == LIMIT
         if limit[row]:
-            found |= ANY_LIMIT
+            found = True
         if not ready:
             continue
         own_ids[row] = mask_ids[row]
-        if chosen[row] != _NO_SLOT:
+        if chosen[row] != NO_SLOT:
             own_ends[row] = end_allowed[row]
             if mask_ids[row] >> KIND_SHIFT == KIND_EMPTY:
                 only_end[row] = True
-                found |= ANY_END
+                found = True
         elif positions[row] >= min_tokens[row]:
             own_ends[row] = ALL_ENDS
     return found
@@ -92,7 +90,7 @@ def finish_plan(  # type: ignore[no-untyped-def]
 def take_tokens(decoding, tokens, slots, positions, chosen):  # type: ignore[no-untyped-def]
     """`chosen` int32[rows]: slots of decoding rows that have a token (not -1), whose `positions` move on; else -1."""
     for row in range(decoding.size):
-        chosen[row] = _NO_SLOT
+        chosen[row] = NO_SLOT
         if decoding[row] and tokens[row] >= 0:
             chosen[row] = slots[row]
             positions[row] += 1

@@ -63,7 +63,7 @@ _END, _UNKNOWN = -1, -2
 
 
 @helper
-def _local(batch, known, node):  # type: ignore[no-untyped-def]
+def local_number(batch, known, node):  # type: ignore[no-untyped-def]
     """Place of `node` among the `known` nodes read, which is `known` where it is new."""
     nodes = load_i64(batch, B_MEMO_NODES)
     for i in range(known):
@@ -114,7 +114,7 @@ def _followed_next(batch, known, followed):  # type: ignore[no-untyped-def]
     for i in range(load_i64(load_i64(batch, B_VISIT), VISIT_RETURNS)):
         node = load_i64(returns, RETURN_WORDS * i + RETURN_NODE)
         if node < CALLED_BASE:
-            place = _local(batch, known, node)
+            place = local_number(batch, known, node)
             if place == known:
                 return _UNKNOWN
             if (followed >> place) & 1 == 0:
@@ -145,7 +145,7 @@ def _end_of_path(batch, grammar, vocabulary, arena, block, at_start, learns):  #
             node, state = load_i64(triple, 0), load_i64(triple, 1)
             place = MAX_STEPS
             if node != EXIT:
-                place = _local(batch, known, node)
+                place = local_number(batch, known, node)
                 if place == known:
                     store_i64(nodes, known, node)
                     known += 1

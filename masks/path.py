@@ -32,8 +32,8 @@ from .machine import (
     restart_of,
     step_config,
 )
-from .memory import load_i32, load_i64, load_u8, section, store_i64
-from .trie import SAME_TOKENS, TOKEN_ENDS, V_NEXT_SAME, V_NODE_TOKEN
+from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
+from .trie import RECORD_BYTES, RECORD_LENGTH, SAME_TOKENS, TOKEN_ENDS, V_NEXT_SAME, V_NODE_TOKEN
 
 CONFIG_COST = 8  # fuel of stepping a configuration, in byte edges
 #: Fuel of coming to an undecided token, besides its bytes: what is known of it lies far from the one before.
@@ -173,3 +173,18 @@ def step_fast(automaton, edges, dense, classes, n_classes, flags, special, state
     if special != 0 and target >= 0 and load_u8(flags, target) & special != 0:
         return -2
     return target
+
+
+@helper
+def shared_bytes(record, rank_start, data, rank, length, previous):  # type: ignore[no-untyped-def]
+    """How many first bytes the token of `rank`, of `length` bytes, shares with that of rank `previous`."""
+    first, other = load_i64(record, rank), load_i64(record, previous)
+    most = min(length, (other >> 56) & RECORD_LENGTH)
+    differ = (first ^ other) & ((1 << (8 * RECORD_BYTES)) - 1)
+    shared = RECORD_BYTES if differ == 0 else count_trailing_zeros(differ) >> 3
+    if most > RECORD_BYTES and shared == RECORD_BYTES:
+        begin, before = load_i32(rank_start, rank), load_i32(rank_start, previous)
+        most = min(length, load_i32(rank_start, previous + 1) - before)
+        while shared < most and load_u8(data, begin + shared) == load_u8(data, before + shared):
+            shared += 1
+    return min(shared, most)

@@ -66,7 +66,7 @@ from .machine import (
     top_state,
 )
 from .memory import count_trailing_zeros, load_i32, load_i64, load_u8, section, store_i64
-from .path import TOKEN_COST, add_tokens, set_bit, step_fast, step_slow
+from .path import TOKEN_COST, add_tokens, set_bit, shared_bytes, step_fast, step_slow
 from .suffixes import add_suffix_tokens, end_trie, has_tries, next_trie, trie_at
 from .trie import (
     RECORD_BYTES,
@@ -253,17 +253,7 @@ def _walk_ranks(batch, grammar, automaton, lazy, vocabulary, fuel):  # type: ign
                 store_i64(states, depth, load_i64(states, 0))
                 store_i64(registers, depth, load_i64(registers, 0))
             elif previous >= 0:
-                # How many first bytes it shares with the token before.
-                other = load_i64(record, previous)
-                most = min(length, (other >> 56) & RECORD_LENGTH)
-                differ = (first ^ other) & ((1 << (8 * RECORD_BYTES)) - 1)
-                depth = RECORD_BYTES if differ == 0 else count_trailing_zeros(differ) >> 3
-                if most > RECORD_BYTES and depth == RECORD_BYTES:
-                    other = load_i32(rank_start, previous)
-                    most = min(length, load_i32(rank_start, previous + 1) - other)
-                    while depth < most and load_u8(data, begin + depth) == load_u8(data, other + depth):
-                        depth += 1
-                depth = min(depth, most)
+                depth = shared_bytes(record, rank_start, data, rank, length, previous)
             fuel -= TOKEN_COST
             if depth > alive and not itself:
                 continue  # it shares the byte that killed the token before

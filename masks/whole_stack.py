@@ -26,6 +26,7 @@ from .layout import (
 )
 from .lazy import mix
 from .machine import counter_distances
+from .memo import local_number
 from .memory import load_i64, shift_right, store_i64
 from .pool import current_mask, find_entry, mask_cost, resolve
 from .trie import V_MAX_BYTES
@@ -63,9 +64,7 @@ def whole_stack_key(batch, grammar, vocabulary, arena, block, at_start):  # type
             node, state = load_i64(triple, 0), load_i64(triple, 1)
             place = EXIT
             if node != EXIT:
-                place = 0
-                while place < known and load_i64(nodes, place) != node:
-                    place += 1
+                place = local_number(batch, known, node)
                 if place == known:
                     store_i64(nodes, known, node)
                     known += 1

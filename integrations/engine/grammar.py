@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ...masks.arena import ACCEPTED, UNFINISHED
 from ...masks.batch import Batch
 from ...masks.errors import VocabularyError
-from ...masks.host_rows import choose_rows, finish_plan, take_tokens
+from ...masks.host_rows import NO_SLOT, choose_rows, finish_plan, take_tokens
 from ...masks.layout import COUNT_WORK, MAX_ENDS
 from ...masks.outcome import Outcome
 from ...masks.sampling import Sampler, SampleResult, SamplingParameters
@@ -24,8 +24,6 @@ from ...masks.tables import INDEX_BITS, KIND_EMPTY, KIND_SHIFT, KIND_SINGLE, End
 from ...masks.vocabulary import Vocabulary
 from .request import Request
 
-#: Batch slot of a row without a grammar, and of a row that sits a step out.
-NO_SLOT = -1
 #: Mask id that allows nothing: rows that are not sampled cost the sampling kernel nothing.
 _NOTHING = np.int32(KIND_EMPTY << KIND_SHIFT)
 
@@ -187,7 +185,7 @@ class Rows:
             *(plan.mask_ids, plan.end_allowed, plan.status),
             *(mask_ids, end_allowed, only_end, limit),
         )
-        return StepPlan(decoding.copy(), plan.status, only_end, mask_ids, end_allowed, limit, found != 0)
+        return StepPlan(decoding.copy(), plan.status, only_end, mask_ids, end_allowed, limit, found)
 
     @contextmanager
     def prefetching(self) -> Iterator[None]:
