@@ -36,7 +36,7 @@ def adopt(batch: Slots, other: Slots, slot: int) -> int:
         if used > len(batch._arenas[new]):
             batch.remove(new)
             raise StackLimitError("the stack is larger than this batch has room for (stack_bytes)")
-        batch._arenas[new][:used] = other._arenas[slot][:used]
+        batch.arena(new, used)[:used] = other.arena(slot)[:used]
         mine[B_ARENA_USED][new] = used
     if resident.lazy_words:
         # State sets have other numbers here.

@@ -11,8 +11,8 @@ from ..grammar.automaton import (
     RECURSIVE,
 )
 from .accept import accept_data, accept_token, copy_config, rest_at_boundary, rest_on_set, token_at
-from .ahead import fetch_rows
-from .arena import ACCEPTED, ENDED, REFUSED, TOO_DEEP, UNFINISHED, note_moved
+from .ahead import LEAD, fetch_rows
+from .arena import ACCEPTED, ENDED, LEAST_COMPACTED, REFUSED, TOO_DEEP, UNFINISHED, note_moved
 from .fuel import NO_FUEL_LIMIT, affords, count, give_fuel, work_done
 from .graph import leads_on
 from .graph_call import call_forced, call_start
@@ -32,7 +32,9 @@ from .layout import (
     B_END_COUNT,
     B_ENDS,
     B_HISTORY,
+    B_LARGE_ARENAS,
     B_MIN_TOKENS,
+    B_MOVES,
     B_OLDEST,
     B_PLANS,
     B_POSITION,
@@ -40,8 +42,10 @@ from .layout import (
     B_SCRATCH,
     B_SET_SCRATCH,
     B_SLOT_GRAMMAR,
+    B_SMALL_ARENAS,
     B_TELLS_ENDS,
     B_TEXT_START,
+    B_TRANSITION_OF,
     B_WAITING,
     BLOCK_COUNT,
     BLOCK_TRIPLES,
@@ -72,7 +76,9 @@ from .machine import (
     top_state,
 )
 from .memory import load_i32, load_i64, load_u8, store_i32, store_i64, store_u8
-from .step import ASK, DRAFT, NO_TOKEN, RESUME, ROWS, WALK_FUEL
+from .places import PLACE_COUNT, PLACE_HIGH, PLACE_LOW, current_place, forget_place, forget_places
+from .step import ASK, DRAFT, NO_TOKEN, RESUME, ROWS, WALK_FUEL, is_end
+from .transitions import find_transition, is_transition, learn_transition, take_transition
 
 
 @helper
@@ -102,6 +108,7 @@ def start_slot(batch, slot):  # type: ignore[no-untyped-def]
     store_i64(load_i64(batch, B_POSITION), slot, 0)
     store_i64(load_i64(batch, B_OLDEST), slot, 0)
     _forget_row(batch, slot)
+    forget_places(batch, slot)
     _set_token(batch, slot, NO_TOKEN)
     if load_i64(automaton, H_FLAGS) & RECURSIVE:
         return call_start(batch, grammar, slot, config)
@@ -130,6 +137,32 @@ def _move_on(batch, slot):  # type: ignore[no-untyped-def]
 
 
 @helper
+def _accept(batch, grammar, slot, position, config, token, target, keep):  # type: ignore[no-untyped-def]
+    """`accept_token`, by a transition where there is one; else one is learned, where it is kept. The place of the
+    slot's next position holds, or is forgotten."""
+    place = current_place(batch, slot) if keep and token >= 0 else 0
+    if place != 0 and (
+        load_i64(place, PLACE_COUNT) < 0 or load_i64(place, PLACE_LOW) == 0 or is_end(batch, slot, token)
+    ):
+        place = 0
+    if place != 0:
+        low, high = load_i64(place, PLACE_LOW), load_i64(place, PLACE_HIGH)
+        # It may have been found already, and may have gone since.
+        transition = load_i64(load_i64(batch, B_TRANSITION_OF), slot)
+        if transition == 0 or not is_transition(transition, low, high, token):
+            transition = find_transition(batch, low, high, token)
+        if transition != 0 and take_transition(batch, slot, position, place, transition, target):
+            return ACCEPTED
+    before, moves = load_i64(load_i64(batch, B_ARENA_USED), slot), load_i64(load_i64(batch, B_MOVES), slot)
+    answer = accept_token(batch, grammar, slot, position, config, token, target, keep)
+    if keep:
+        forget_place(batch, slot, position + 1)
+        if place != 0 and answer == ACCEPTED and load_i64(load_i64(batch, B_MOVES), slot) == moves:
+            learn_transition(batch, grammar, slot, position, place, token, before, target)
+    return answer
+
+
+@helper
 def _go_on_with_token(batch, slot):  # type: ignore[no-untyped-def]
     """Go on with the token that the slot is in the middle of, within the phase's fuel. As `accept_token`."""
     grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
@@ -137,6 +170,7 @@ def _go_on_with_token(batch, slot):  # type: ignore[no-untyped-def]
     token = load_i32(load_i64(batch, B_ADVANCE_TOKEN), slot)
     done = load_i64(load_i64(batch, B_ADVANCE_BYTES), slot)
     config, target = config_at(batch, slot, position), config_at(batch, slot, position + 1)
+    forget_place(batch, slot, position + 1)
     if done == 0:
         answer = accept_token(batch, grammar, slot, position, config, token, target, True)
     else:
@@ -161,9 +195,11 @@ def _note_answer(batch, slot, token, answer):  # type: ignore[no-untyped-def]
 @helper
 def _is_at_end(batch, slot):  # type: ignore[no-untyped-def]
     """May the slot's text end here, and go on in no way? False where that is not seen at a glance."""
-    automaton = load_i64(load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot), G_AUTOMATON)
     config = current_config(batch, slot)
-    if load_i64(config, CONFIG_FLAGS) != COMPLETE or load_i64(automaton, H_FLAGS) & LAZY:
+    if load_i64(config, CONFIG_FLAGS) != COMPLETE:
+        return False  # most rows: without a look at their grammars
+    automaton = load_i64(load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot), G_AUTOMATON)
+    if load_i64(automaton, H_FLAGS) & LAZY:
         return False
     if load_i64(automaton, H_FLAGS) & RECURSIVE == 0:
         return load_i64(config, CONFIG_HEADS) == 0  # heads that lead nowhere are dropped when it is closed
@@ -203,10 +239,12 @@ def advance_rows(batch, slots, rows, tokens, accepted, mode):  # type: ignore[no
     begin = work_done(batch)
     behind = -1
     n = 0
-    for i in range(rows):
-        row = (from_row + i) % rows if mode == ROWS or mode == RESUME else i
+    for i in range(-LEAD if mode == ROWS else 0, rows):
         if mode == ROWS:
-            fetch_rows(batch, slots, tokens, row, rows)
+            fetch_rows(batch, slots, tokens, from_row % rows, i, rows)
+            if i < 0:
+                continue
+        row = (from_row + i) % rows if mode == ROWS or mode == RESUME else i
         slot = load_i32(slots, 0 if mode == DRAFT else row)
         answer = ACCEPTED
         if slot >= 0:
@@ -234,7 +272,7 @@ def advance_rows(batch, slots, rows, tokens, accepted, mode):  # type: ignore[no
                 if mode == ASK:
                     target = load_i64(batch, B_SCRATCH) + 8 * WORK_CONFIG_WORDS
                 config = config_at(batch, slot, position)
-                answer = accept_token(batch, grammar, slot, position, config, token, target, mode != ASK)
+                answer = _accept(batch, grammar, slot, position, config, token, target, mode != ASK)
                 if mode != ASK:
                     _note_answer(batch, slot, token, answer)
         if answer == UNFINISHED:
@@ -287,6 +325,7 @@ def accept_bytes(batch, slot, data, length):  # type: ignore[no-untyped-def]
     if load_i64(config, CONFIG_FLAGS) & FINISHED:
         return REFUSED
     give_fuel(batch, NO_FUEL_LIMIT)
+    forget_place(batch, slot, position + 1)
     answer = accept_data(batch, grammar, slot, config, data, 0, length, target, True)
     if answer == ACCEPTED:
         _move_on(batch, slot)
@@ -304,6 +343,7 @@ def fork_slot(batch, source, target):  # type: ignore[no-untyped-def]
     """Make slot `target` equal to slot `source`, history and end tokens included."""
     position = load_i64(load_i64(batch, B_POSITION), source)
     _forget_row(batch, target)
+    forget_places(batch, target)
     _set_token(batch, target, NO_TOKEN)
     oldest = load_i64(load_i64(batch, B_OLDEST), source)
     for at in range(oldest, position + 1):
@@ -313,6 +353,10 @@ def fork_slot(batch, source, target):  # type: ignore[no-untyped-def]
     automaton = load_i64(load_i64(load_i64(batch, B_SLOT_GRAMMAR), source), G_AUTOMATON)
     if load_i64(automaton, H_FLAGS) & RECURSIVE:
         note_moved(batch, target)
+        own = load_i64(batch, B_SMALL_ARENAS) + 8 * LEAST_COMPACTED * target
+        if load_i64(arenas, source) == load_i64(load_i64(batch, B_LARGE_ARENAS), source):
+            own = load_i64(load_i64(batch, B_LARGE_ARENAS), target)
+        store_i64(arenas, target, own)
         for word in range(load_i64(used, source)):
             store_i64(load_i64(arenas, target), word, load_i64(load_i64(arenas, source), word))
         store_i64(used, target, load_i64(used, source))

@@ -1,10 +1,11 @@
 """Rows of a step, fetched into the caches while the rows before them are served.
 
 A forward pass, or a sampler that reads a batch's logits, leaves nothing of the rows in the caches. What one row reads
-lies in some 25 cache lines, most of which tell where the next one is; served one row after the other, each of them is
-waited for. So each row asks for the lines of rows after it, in four stages: what its slot says, then what its
-configuration and its grammar say, then what its state says, then where that leads to. A stage reads only what an
-earlier one has fetched. Nothing is changed, and nothing else depends on it.
+lies in up to 25 cache lines, most of which tell where the next one is; served one row after the other, each of them is
+waited for. So each row asks for the lines of rows after it, in stages: its place (`masks.places`), then what is known
+there: a mask or a transition. Where that is not enough: what its slot says, then what its configuration and its grammar
+say, then what its state says, then where that leads to. A stage reads only what an earlier one has fetched. Nothing is
+changed, and nothing else depends on it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,24 @@ from .._numba import helper
 from ..grammar.automaton import H_FLAGS, H_N_CLASSES, LAZY, RECURSIVE
 from .history import config_at
 from .layout import (
+    B_ADVANCE_BYTES,
+    B_ADVANCE_TOKEN,
+    B_ARENA_NEXT,
     B_ARENA_USED,
     B_ARENAS,
+    B_EFFORT,
+    B_END_COUNT,
+    B_ENDS,
+    B_MIN_TOKENS,
+    B_MOVES,
+    B_OLDEST,
     B_POSITION,
+    B_ROW_MASK,
+    B_ROW_OF,
     B_SLOT_GRAMMAR,
+    B_TRANSITION_OF,
     B_VOCABULARY,
+    B_WAITING,
     BLOCK_TRIPLES,
     CONFIG_BLOCK,
     CONFIG_FIRST_HEAD,
@@ -27,6 +41,7 @@ from .layout import (
     G_STAMP,
     G_STATE_MASK,
     HEAD_STATES,
+    MAX_ENDS,
 )
 from .machine import (
     AT_BYTE_CLASS,
@@ -44,11 +59,23 @@ from .machine import (
     AT_STATE_FLAGS,
     AT_STATE_FRAME,
 )
-from .memory import load_i32, load_i64, prefetch, section
+from .memory import load_i32, load_i64, prefetch, section, store_i64
+from .places import PLACE_COUNT, PLACE_HIGH, PLACE_LOW, current_place, place_at
+from .pool import entry_at
+from .transitions import TRANSITION_WORDS, TRANSITIONS_A_BUCKET, bucket_at, find_transition
 from .trie import V_SIZE, V_TOKEN_BYTES, V_TOKEN_START, V_TOKEN_TEXT
 
 #: Rows between two stages: long enough for a line to come, and few enough that it is still there.
-DISTANCE = 4
+DISTANCE = 3
+#: Stages: one for the arrays that have a number for each slot, then two for places.
+STAGES = 7
+#: So many rows before the first one, fetching begins.
+LEAD = STAGES * DISTANCE
+#: Arrays of 8 bytes a slot, and of 4, that are read or written for every row.
+OF_SLOTS = (
+    B_SLOT_GRAMMAR, B_POSITION, B_MOVES, B_ROW_MASK, B_WAITING, B_EFFORT, B_MIN_TOKENS, B_ROW_OF, B_ARENAS,
+    B_ARENA_USED, B_ARENA_NEXT, B_OLDEST, B_ADVANCE_BYTES,
+)  # fmt: skip
 
 
 @helper
@@ -115,18 +142,67 @@ def _fetch_edges(automaton, state):  # type: ignore[no-untyped-def]
 
 
 @helper
-def fetch_rows(batch, slots, tokens, row, rows):  # type: ignore[no-untyped-def]
+def _fetch_numbers(batch, slot):  # type: ignore[no-untyped-def]
+    """The arrays that have a number for each slot."""
+    for i in range(len(OF_SLOTS)):
+        prefetch(load_i64(batch, OF_SLOTS[i]) + 8 * slot)
+    prefetch(load_i64(batch, B_ADVANCE_TOKEN) + 4 * slot)
+    prefetch(load_i64(batch, B_END_COUNT) + 4 * slot)
+
+
+@helper
+def _fetch_known(batch, place, token):  # type: ignore[no-untyped-def]
+    """What may be known of a place: where its mask is found, or its transition by a token (-1: the mask)."""
+    low = load_i64(place, PLACE_LOW)
+    if token < 0:
+        prefetch(entry_at(batch, low))
+    else:
+        bucket = bucket_at(batch, low, token)
+        for line in range(TRANSITIONS_A_BUCKET * TRANSITION_WORDS // 8):
+            prefetch(bucket + 64 * line)
+
+
+@helper
+def _find_known(batch, place, slot, token):  # type: ignore[no-untyped-def]
+    """Note a place's transition by a token in B_TRANSITION_OF, and fetch what it writes."""
+    found = find_transition(batch, load_i64(place, PLACE_LOW), load_i64(place, PLACE_HIGH), token)
+    store_i64(load_i64(batch, B_TRANSITION_OF), slot, found)
+    if found != 0:
+        arena = load_i64(load_i64(batch, B_ARENAS), slot) + 8 * load_i64(load_i64(batch, B_ARENA_USED), slot)
+        prefetch(arena)
+        prefetch(arena + 64)
+        prefetch(config_at(batch, slot, load_i64(load_i64(batch, B_POSITION), slot) + 1))
+
+
+@helper
+def fetch_rows(batch, slots, tokens, first, row, rows):  # type: ignore[no-untyped-def]
     """Ask for what the next rows after number `row` of int32[rows] at `slots` read, with the tokens at `tokens` (or 0).
 
-    To be called for each row in turn.
+    To be called for each row in turn, from -LEAD on. Rows are numbered from `first` on, as if in a circle.
     """
     vocabulary = load_i64(batch, B_VOCABULARY)
-    for stage in range(4):
-        at = row + (4 - stage) * DISTANCE
+    positions = load_i64(batch, B_POSITION)
+    for stage in range(STAGES):
+        at = row + (STAGES - stage) * DISTANCE
         slot = -1
-        if at < rows:
+        if 0 <= at < rows:
+            at += first
+            if at >= rows:
+                at -= rows
             slot = load_i32(slots, at)
         if slot < 0:
+            continue
+        if stage == 0:
+            _fetch_numbers(batch, slot)
+            continue
+        if stage == 1:
+            place = place_at(batch, slot, load_i64(positions, slot))
+            prefetch(place)
+            prefetch(place + 64)
+            if tokens != 0:
+                prefetch(load_i64(batch, B_ENDS) + 4 * MAX_ENDS * slot)
+                prefetch(place_at(batch, slot, load_i64(positions, slot) + 1))
+                store_i64(load_i64(batch, B_TRANSITION_OF), slot, 0)
             continue
         grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
         if grammar == 0:
@@ -136,13 +212,24 @@ def fetch_rows(batch, slots, tokens, row, rows):  # type: ignore[no-untyped-def]
             token = load_i32(tokens, at)
             if token >= load_i64(vocabulary, V_SIZE):
                 token = -1
-        position = load_i64(load_i64(batch, B_POSITION), slot)
+        if stage == 2 or stage == 3 or token < 0:
+            place = current_place(batch, slot)
+            if place != 0 and load_i64(place, PLACE_LOW) != 0:
+                if stage == 2:
+                    _fetch_known(batch, place, token)
+                elif token < 0:
+                    continue
+                elif load_i64(place, PLACE_COUNT) >= 0:
+                    _find_known(batch, place, slot, token)
+        if stage == 2 or (tokens != 0 and load_i64(load_i64(batch, B_TRANSITION_OF), slot) != 0):
+            continue
+        position = load_i64(positions, slot)
         config = config_at(batch, slot, position)
         arena = load_i64(load_i64(batch, B_ARENAS), slot)
-        if stage == 0:
+        if stage == 3:
             _fetch_slot(grammar, vocabulary, config, config_at(batch, slot, position + 1), token)
             continue
-        if stage == 1:
+        if stage == 4:
             _fetch_grammar(grammar, vocabulary, config, arena, load_i64(load_i64(batch, B_ARENA_USED), slot), token)
             continue
         automaton = load_i64(grammar, G_AUTOMATON)
@@ -154,7 +241,7 @@ def fetch_rows(batch, slots, tokens, row, rows):  # type: ignore[no-untyped-def]
         if flags & RECURSIVE:
             block = arena + 8 * load_i64(config, CONFIG_BLOCK)
             state = load_i64(block, BLOCK_TRIPLES + 1)
-        if stage == 2:
+        if stage == 5:
             _fetch_state(grammar, automaton, arena, block, state)
         else:
             _fetch_edges(automaton, state)

@@ -1,10 +1,11 @@
 """The blocks of one sequence of a recursive grammar: kept in an arena of fixed size, compacted now and then.
 
-The bytes of a token are stepped in scratch. When all of them were legal, the blocks that its configuration needs are
-copied to the end of the slot's arena: older blocks never refer to newer ones. The configurations of the history keep
-blocks alive; what nothing keeps goes when the arena is compacted, which keeps the order. `done` lists keep nothing.
-Compaction is done at once, so it comes when there is twice as much as the last one left: it takes as long as the stack
-is high, not as the arena is large.
+The arena is a small one at first, beside those of other slots, so that a step finds them all in few pages; a stack that
+needs more moves to a large one. The bytes of a token are stepped in scratch. When all of them were legal, the blocks
+that its configuration needs are copied to the end of the slot's arena: older blocks never refer to newer ones. The
+configurations of the history keep blocks alive; what nothing keeps goes when the arena is compacted, which keeps the
+order. `done` lists keep nothing. Compaction is done at once, so it comes when there is twice as much as the last one
+left: it takes as long as the stack is high, not as the arena is large.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from .layout import (
     B_ARENAS,
     B_BYTES_DONE,
     B_GRAPH,
+    B_LARGE_ARENAS,
     B_MOVES,
     B_OLDEST,
     B_POSITION,
+    B_SMALL_ARENAS,
     BLOCK_COUNT,
     BLOCK_DONE,
     BLOCK_MARK,
@@ -59,8 +62,8 @@ from .one_head import run_one_head
 REFUSED, ACCEPTED, TOO_DEEP, UNFINISHED, ENDED = 0, 1, 2, 3, 4
 #: Words of blocks that are copied in the time of one byte edge.
 WORDS_A_UNIT = 16
-#: Words of an arena that are never too many to be left as they are. Compacting them takes as long as 512 byte edges, so
-#: no more than a phase may do at once (`outcome.PIECE_FUEL`).
+#: Words of a small arena, which are never too many to be left as they are. Compacting them takes as long as 512 byte
+#: edges, so no more than a phase may do at once (`outcome.PIECE_FUEL`).
 LEAST_COMPACTED = 4096
 #: Words of an arena that are looked at and moved in the time of one byte edge, when it is compacted.
 COMPACTED_A_UNIT = 8
@@ -202,6 +205,20 @@ def _compact(batch, graph, slot):  # type: ignore[no-untyped-def]
 
 
 @helper
+def _enlarge(batch, graph, slot):  # type: ignore[no-untyped-def]
+    """Go on in the slot's large arena."""
+    arenas, large = load_i64(batch, B_ARENAS), load_i64(load_i64(batch, B_LARGE_ARENAS), slot)
+    arena = load_i64(arenas, slot)
+    if arena != large:
+        used = load_i64(load_i64(batch, B_ARENA_USED), slot)
+        for word in range(used):
+            store_i64(large, word, load_i64(arena, word))
+        store_i64(arenas, slot, large)
+        store_i64(graph, S_ARENA, large)
+        count_up(batch, COUNT_WORK, used // WORDS_A_UNIT)
+
+
+@helper
 def _commit(batch, graph, slot, block):  # type: ignore[no-untyped-def]
     """Copy scratch block `block` and what it needs to the slot's arena; returns its new number, -1: no room.
 
@@ -220,6 +237,8 @@ def _commit(batch, graph, slot, block):  # type: ignore[no-untyped-def]
         store_i64(following, slot, max(LEAST_COMPACTED, 2 * (used + words)))
         if used + words > load_i64(batch, B_ARENA_WORDS):
             return -1
+        if load_i64(following, slot) > LEAST_COMPACTED:
+            _enlarge(batch, graph, slot)
     scratch = load_i64(graph, S_SCRATCH)
     end = scratch + 8 * load_i64(graph, S_USED)
     move_blocks(graph, scratch, end, SCRATCH_BASE, load_i64(graph, S_ARENA) + 8 * used, used)
@@ -258,6 +277,7 @@ def _write_config(batch, graph, slot, block, config):  # type: ignore[no-untyped
 def start_graph(batch, grammar, slot, config):  # type: ignore[no-untyped-def]
     """Put the slot of a recursive grammar before its first token."""
     automaton = load_i64(grammar, G_AUTOMATON)
+    store_i64(load_i64(batch, B_ARENAS), slot, load_i64(batch, B_SMALL_ARENAS) + 8 * LEAST_COMPACTED * slot)
     graph = graph_of_slot(batch, slot)
     note_moved(batch, slot)
     store_i64(config, CONFIG_HEADS, 0)

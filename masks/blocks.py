@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from .._numba import entry_address
 from .advance import advance_rows
+from .arena import LEAST_COMPACTED
 from .bitmaps import SELECTION_WORDS
 from .context_walk import run_context
 from .graph_call import graph_call
@@ -53,6 +54,7 @@ from .layout import (
     B_JOB_TOTAL,
     B_JOB_UNDECIDED,
     B_LANES,
+    B_LARGE_ARENAS,
     B_LIST_LENGTH,
     B_LIST_OFFSET,
     B_LIST_TOKENS,
@@ -65,6 +67,7 @@ from .layout import (
     B_MOVES,
     B_OLDEST,
     B_PAIRS,
+    B_PLACES,
     B_POSITION,
     B_REQUEST,
     B_RETURNS,
@@ -78,10 +81,14 @@ from .layout import (
     B_SHARE,
     B_SLOT_GRAMMAR,
     B_SLOTS,
+    B_SMALL_ARENAS,
     B_TABLE,
     B_TABLE_AGE,
     B_TABLE_SIZE,
     B_TEXT_START,
+    B_TRANSITION_BUCKETS,
+    B_TRANSITION_OF,
+    B_TRANSITIONS,
     B_VISIT,
     B_VOCABULARY,
     B_VOCABULARY_START,
@@ -120,8 +127,6 @@ from .layout import (
     MAX_KEYS,
     MAX_PAIRS,
     MAX_RETURNS,
-    MAX_STEPS,
-    MEMO_STEPS,
     MEMO_WORDS,
     PAIR_WORDS,
     REQUEST_WORDS,
@@ -136,12 +141,13 @@ from .layout import (
     S_TRIPLES,
     SCRATCH_BLOCK_WORDS,
     SCRATCH_WORDS,
-    STEP_WORDS,
-    STEPS_A_BUCKET,
     VISIT_WORDS,
 )
-from .memory import Block
+from .memo import MAX_STEPS, MEMO_STEPS, STEP_WORDS, STEPS_A_BUCKET
+from .memory import Block, room
+from .places import PLACE_WORDS
 from .stack_walk import run_stack_walk
+from .transitions import TRANSITION_WORDS, TRANSITIONS, TRANSITIONS_A_BUCKET
 from .undecided import SORTED_AT_ONCE
 from .walk import run_job
 
@@ -188,6 +194,7 @@ def batch_block(
         (B_GRAPH_CALL, entry_address(graph_call)),
         (B_ARENA_WORDS, stack_words),
         (B_MEMO_BUCKETS, MEMO_STEPS // STEPS_A_BUCKET),
+        (B_TRANSITION_BUCKETS, TRANSITIONS // TRANSITIONS_A_BUCKET),
     ):
         block.set_number(field, number)
     arrays: list[tuple[int, npt.NDArray[Any]]] = [
@@ -210,6 +217,7 @@ def batch_block(
         (B_SET_SCRATCH, np.zeros(2, np.int64)),
         (B_COUNTERS, np.zeros(COUNTERS, np.int64)),
         (B_ARENAS, np.zeros(slots, np.int64)),
+        (B_LARGE_ARENAS, np.zeros(slots, np.int64)),
         (B_REQUEST, np.zeros(REQUEST_WORDS, np.int64)),
         (B_ARENA_USED, np.zeros(slots, np.int64)),
         (B_ARENA_NEXT, np.zeros(slots, np.int64)),
@@ -223,6 +231,9 @@ def batch_block(
         (B_ADVANCE_BYTES, np.zeros(slots, np.int64)),
         (B_MEMO, np.zeros((MEMO_STEPS // STEPS_A_BUCKET, STEPS_A_BUCKET, STEP_WORDS), np.int64)),
         (B_MEMO_NODES, np.zeros(MAX_STEPS, np.int64)),
+        (B_PLACES, np.full((slots, 2, PLACE_WORDS), -1, np.int64)),
+        (B_TRANSITION_OF, np.zeros(slots, np.int64)),
+        (B_TRANSITIONS, np.zeros((TRANSITIONS, TRANSITION_WORDS), np.int64)),
         *job_arrays(tables, path),
     ]
     for field, array in arrays:
@@ -265,6 +276,8 @@ class Lanes:
         self._ahead: tuple[Block, ...] = ()
         self._ahead_table = np.zeros((LANES, LANE_FIELDS), np.int64)
         self._graphs: list[Block] = []
+        #: int64[slots][LEAST_COMPACTED], none until there are graphs.
+        self.small_arenas = np.zeros((0, LEAST_COMPACTED), np.int64)
         self._parts: list[list[npt.NDArray[np.int64]]] = []
         for lane in self._lanes[:LANE_LOOK]:
             self._give_parts(lane)
@@ -347,6 +360,11 @@ class Lanes:
         graph = _graph(int(self._block.header[B_ARENA_WORDS]))
         self._graphs.append(graph)
         self._block.set_number(B_GRAPH, graph.address)
+        slots = int(self._block.header[B_SLOTS])
+        memory = room(8 * LEAST_COMPACTED * slots)
+        memory[:] = 0  # touch every page now
+        self.small_arenas = memory.view(np.int64).reshape(slots, LEAST_COMPACTED)
+        self._block.set_array(B_SMALL_ARENAS, self.small_arenas)
         for lane in self._with_jobs:
             self._give_graph(lane)
         for lane in (*self._lanes, *self._ahead[:1]):

@@ -34,6 +34,7 @@ from .layout import (
     B_JOB_TOTAL,
     B_MOVES,
     B_PAIRS,
+    B_POSITION,
     B_RETURNS,
     B_ROW_MASK,
     B_RUN_STACK,
@@ -116,9 +117,10 @@ from .machine import AT_CALL_FRAME, AT_CALL_START, AT_CALL_TARGET, AT_FRAME_STAR
 from .members import AT_OPERATION_BIT, AT_OPERATION_TARGET, after_member
 from .memo import recall_mask
 from .memory import call_kernel, load_i32, load_i64, section, store_i64
+from .places import PLACE_HIGH, PLACE_LOW, current_place, find_place
 from .pool import find_entry, intern_mask, mask_cost, resolve
 from .stack_walk import begin_stack_walk
-from .whole_stack import KEY_COST, MOST_READ, mask_of_stack, whole_stack_key
+from .whole_stack import KEY_COST, MOST_READ, mask_of_stack
 
 #: Fuel of one visit: its context is looked for in a table.
 VISIT_COST = 6
@@ -405,8 +407,14 @@ def mask_of_graph(batch, grammar, slot, config, at_start):  # type: ignore[no-un
     # Only before a visit begins: what it has at least in each phase is then its own.
     if load_i64(visit, VISIT_LOW) != low and not direct:
         known = -1
-        if affords(batch, KEY_COST + MOST_READ):
-            stack, stack_high = whole_stack_key(batch, grammar, vocabulary, arena, block, start)
+        place = current_place(batch, slot)
+        if place != 0:
+            count(batch, COUNT_WORK, KEY_COST)
+        elif affords(batch, KEY_COST + MOST_READ):
+            position = load_i64(load_i64(batch, B_POSITION), slot)
+            place = find_place(batch, grammar, vocabulary, slot, position, config, start)
+        if place != 0:
+            stack, stack_high = load_i64(place, PLACE_LOW), load_i64(place, PLACE_HIGH)
         if stack != 0:
             known = mask_of_stack(batch, stack, stack_high)
             if known >= 0:

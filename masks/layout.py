@@ -112,24 +112,6 @@ RETURN_NODE, RETURN_LIST, RETURN_WORDS = range(3)
 CONTINUATION_OF, CONTINUATION_NODE, CONTINUATION_STATE, CONTINUATION_REGISTER, CONTINUATION_WORDS = range(5)
 CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
 
-# A step of masks.memo. READ: (node, state, register) of its block << 8 | place of the node (MAX_STEPS: EXIT).
-(
-    STEP_BEFORE,  # number of the step before; of a head, below 0: the grammar, and which vocabulary
-    STEP_READ,
-    STEP_STATE,
-    STEP_BELOW,  # how far a counter's minimum is away, or which register it is
-    STEP_ABOVE,
-    STEP_NUMBER,  # its own, never given twice; 0: free
-    STEP_MASK,  # mask slot, where it is the last
-    STEP_NEXT,  # place of the node whose continuations are read next
-    STEP_WORDS,
-) = range(9)
-STEPS_A_BUCKET = 4
-#: Steps that are remembered, of all grammars of a batch; 2 MB. A JSON grammar's rows have some hundreds.
-MEMO_STEPS = 1 << 15
-#: Steps of one row's path; a row that would take more is visited each time.
-MAX_STEPS = 32
-
 # ------------------------------------------------------------------------------- a store (one batch)
 (
     B_VOCABULARY,  # address of the vocabulary's block
@@ -177,7 +159,9 @@ MAX_STEPS = 32
     B_RUN_JOB,  # address of the kernel walk.run_job
     B_COUNTERS,  # int64[COUNTERS]
     B_ARENAS,  # int64[slots] address of each slot's arena of stack blocks, 0: none
-    B_ARENA_WORDS,  # words of each
+    B_SMALL_ARENAS,  # int64[slots][LEAST_COMPACTED] where that is at first
+    B_LARGE_ARENAS,  # int64[slots] where it is once that does not suffice, int64[B_ARENA_WORDS] each
+    B_ARENA_WORDS,  # words that each may have
     B_ARENA_USED,  # int64[slots] words in use
     B_GRAPH,  # address of the S_ block for accepting
     B_JOB_GRAPH,  # address of the S_ block of the mask being computed
@@ -225,8 +209,12 @@ MAX_STEPS = 32
     B_MEMO_NODES,  # int64[MAX_STEPS] the stack nodes on a path
     B_ARENA_NEXT,  # int64[slots] words of its arena that a slot may use before these are compacted
     B_TELLS_ENDS,  # whether `advance_rows` says ENDED
+    B_PLACES,  # int64[slots][2][PLACE_WORDS] what masks.transitions knows of each slot at even and at odd positions
+    B_TRANSITIONS,  # int64[buckets][TRANSITIONS_A_BUCKET][TRANSITION_WORDS] what masks.transitions remembers
+    B_TRANSITION_BUCKETS,  # a power of two
+    B_TRANSITION_OF,  # int64[slots] address of each slot's transition that was found while others were served, or 0
     B_FIELDS,
-) = range(94)
+) = range(100)
 #: Ways to a mask in one plan: the row that has waited longest, those that need least, and looking for what is there.
 LANE_OLDEST, LANE_CHEAPEST, LANE_LOOK, LANES = range(4)
 #: What each lane has for itself; the last five, also the looks.
@@ -330,8 +318,9 @@ FRESH_WORDS = FRESH_DONE + MAX_DONE
     COUNT_UNFINISHED,  # tokens that were not taken within one step's fuel
     COUNT_LIBRARY,  # contexts taken from the library of frames
     COUNT_RECALLED,  # masks of recursive rows that were remembered
+    COUNT_LOOKED_UP,  # tokens of recursive rows that were taken as they had been before
     COUNTERS,
-) = range(25)
+) = range(26)
 
 # ------------------------------------------------------------------------------- a frame in the library
 # Words of its block; arrays by local state, the frame's first being 0.

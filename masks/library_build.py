@@ -150,7 +150,7 @@ def _context(batch: Batch, slot: int, state: int) -> Any:
     """(the context's words, its mask, its return nodes, its calls) of a state, or None where it has none."""
     batch.reset(slot)
     config = batch._block.arrays[B_CONFIGS][slot, 0]
-    heads = batch._arenas[slot][int(config[CONFIG_BLOCK]) :]
+    heads = batch.arena(slot)[int(config[CONFIG_BLOCK]) :]
     heads[BLOCK_COUNT] = 1
     heads[BLOCK_TRIPLES + 1 : BLOCK_TRIPLES + 3] = state, 0
     config[CONFIG_HEADS] = config[CONFIG_BLOCK_HEADS] = 1

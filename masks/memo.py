@@ -35,19 +35,8 @@ from .layout import (
     EXIT,
     G_AUTOMATON,
     G_NUMBER,
-    MAX_STEPS,
     RETURN_NODE,
     RETURN_WORDS,
-    STEP_ABOVE,
-    STEP_BEFORE,
-    STEP_BELOW,
-    STEP_MASK,
-    STEP_NEXT,
-    STEP_NUMBER,
-    STEP_READ,
-    STEP_STATE,
-    STEP_WORDS,
-    STEPS_A_BUCKET,
     VISIT_RETURNS,
 )
 from .lazy import mix
@@ -55,6 +44,24 @@ from .machine import counter_distances
 from .memory import load_i64, shift_right, store_i64
 from .pool import current_mask, mask_cost, resolve
 from .trie import V_MAX_BYTES
+
+# A step. READ: (node, state, register) of its block << 8 | place of the node (MAX_STEPS: EXIT).
+(
+    STEP_BEFORE,  # number of the step before; of a head, below 0: the grammar, and which vocabulary
+    STEP_READ,
+    STEP_STATE,
+    STEP_BELOW,  # how far a counter's minimum is away, or which register it is
+    STEP_ABOVE,
+    STEP_NUMBER,  # its own, never given twice; 0: free
+    STEP_MASK,  # mask slot, where it is the last
+    STEP_NEXT,  # place of the node whose continuations are read next
+    STEP_WORDS,
+) = range(9)
+STEPS_A_BUCKET = 4
+#: Steps that are remembered, of all grammars of a batch; 2 MB. A JSON grammar's rows have some hundreds.
+MEMO_STEPS = 1 << 15
+#: Steps of one row's path; a row that would take more is visited each time.
+MAX_STEPS = 32
 
 #: Fuel of a step: three or four reads from far apart, 275 ns with cold caches (23 ns a unit; a visit has 13).
 STEP_COST = 12

@@ -7,6 +7,8 @@ whose bit operations are those of uint64.
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 from typing import Any
 
 import numpy as np
@@ -176,8 +178,23 @@ def call_kernel_7(typing_context, address, a, b, c, d, e, f, g):  # type: ignore
     return types.int64(*[types.int64] * 8), _generate_call
 
 
-#: Arrays of fewer bytes than this are packed into one; NumPy asks for large pages from here on.
-PACKED_BYTES = 4 << 20
+#: Bytes of a large page; an allocation of fewer gets none.
+LARGE_PAGE = 2 << 20
+
+
+def room(size: int) -> npt.NDArray[np.uint8]:
+    """uint8[size] that begins at a cache line, in large pages if there are any.
+
+    NumPy asks for them for some of its arrays, but of memory that it may have used before, in small pages.
+    """
+    if size < LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        memory = np.empty(size + 64, np.uint8)
+        return memory[-memory.ctypes.data % 64 :][:size]
+    pages = mmap.mmap(-1, size + LARGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a kernel without them
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(pages, np.uint8)
+    return memory[-memory.ctypes.data % LARGE_PAGE :][:size]
 
 
 class Block:
@@ -200,16 +217,15 @@ class Block:
         self.header[index] = value
 
     def pack(self) -> None:
-        """Move the smaller arrays into one allocation, which large pages can hold.
+        """Move the arrays into one allocation, which large pages can hold.
 
         A mask touches a few places in each of many arrays; one page table entry for all of them is soon found.
         """
-        small = {index: array for index, array in self.arrays.items() if array.nbytes < PACKED_BYTES}
-        starts = np.cumsum([0] + [-(-array.nbytes // 64) * 64 for array in small.values()])
-        # NumPy asks for large pages where an allocation is large enough for them.
-        memory = np.empty(max(int(starts[-1]), PACKED_BYTES) + 64, np.uint8)
-        shift = -memory.ctypes.data % 64
-        for start, (index, array) in zip(starts + shift, small.items(), strict=False):
+        arrays = list(self.arrays.items())
+        ends = np.cumsum([-(-array.nbytes // 64) * 64 for _, array in arrays])
+        memory = room(int(ends[-1]))
+        for (index, array), end in zip(arrays, ends, strict=True):
+            start = int(end) - -(-array.nbytes // 64) * 64
             view = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
             view[...] = array
             self.set_array(index, view)

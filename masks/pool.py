@@ -286,6 +286,12 @@ def resolve(batch, slots, index, scratch):  # type: ignore[no-untyped-def]
 
 
 @helper
+def entry_at(batch, low):  # type: ignore[no-untyped-def]
+    """Address of the first place where the table may have an entry of this key."""
+    return load_i64(batch, B_TABLE) + 32 * (shift_right(low, 1) % load_i64(batch, B_TABLE_SIZE))
+
+
+@helper
 def find_entry(batch, low, high):  # type: ignore[no-untyped-def]
     """Address of the table entry of this key (4 words: key, mask slot, age), made if it is new.
 
@@ -297,9 +303,8 @@ def find_entry(batch, low, high):  # type: ignore[no-untyped-def]
         store_i64(batch, B_TABLE_AGE, load_i64(batch, B_TABLE_AGE) + 1)
         store_i64(batch, B_TABLE_USED, 0)
     age = load_i64(batch, B_TABLE_AGE)
-    place = shift_right(low, 1) % size
+    entry = entry_at(batch, low)
     while True:
-        entry = table + 32 * place
         if load_i64(entry, 3) != age:
             store_i64(entry, 0, low)
             store_i64(entry, 1, high)
@@ -309,6 +314,6 @@ def find_entry(batch, low, high):  # type: ignore[no-untyped-def]
             return entry
         if load_i64(entry, 0) == low and load_i64(entry, 1) == high:
             return entry
-        place += 1
-        if place == size:
-            place = 0
+        entry += 32
+        if entry == table + 32 * size:
+            entry = table

@@ -23,6 +23,7 @@ from .layout import (
     B_BEHIND,
     B_END_COUNT,
     B_ENDS,
+    B_LARGE_ARENAS,
     B_MIN_TOKENS,
     B_OLDEST,
     B_POSITION,
@@ -142,7 +143,15 @@ class Slots:
         if slot not in self._arenas and resident is not None and resident.compiled.automaton.flags & RECURSIVE:
             arena = np.zeros(int(self._block.header[B_ARENA_WORDS]), np.int64)
             self._arenas[slot] = arena
-            self._block.arrays[B_ARENAS][slot] = arena.ctypes.data
+            self._block.arrays[B_LARGE_ARENAS][slot] = arena.ctypes.data
+
+    def arena(self, slot: int, words: int = 0) -> npt.NDArray[np.int64]:
+        """The memory that the slot's stack is in; for so many words, the large one if they need it."""
+        large, small = self._arenas[slot], self._lanes.small_arenas[slot]
+        addresses = self._block.arrays[B_ARENAS]
+        if words > len(small):
+            addresses[slot] = large.ctypes.data
+        return large if addresses[slot] == large.ctypes.data else small
 
     def _forget_row(self, slot: int) -> None:
         """The sequence is about to be in another place: nothing is known of its mask, finished or not."""

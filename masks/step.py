@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._numba import helper, kernel
 from ..grammar.automaton import H_FLAGS, LAZY, RECURSIVE, TOKENS
-from .ahead import fetch_rows
+from .ahead import LEAD, fetch_rows
 from .arena import ACCEPTED
 from .context_store import room_for_mask
 from .contexts import mask_of_graph
@@ -48,6 +48,7 @@ from .layout import (
     COUNT_LOOKED,
     COUNT_MISSES,
     COUNT_PENDING,
+    COUNT_RECALLED,
     COUNT_WORK,
     FINISHED,
     G_AUTOMATON,
@@ -86,10 +87,12 @@ from .machine import (
     step_token_symbol,
 )
 from .memory import call_kernel, call_kernel_6, load_i32, load_i64, load_u8, shift_right, store_i32, store_i64, store_u8
+from .places import NAMES, PLACE_FLAGS, PLACE_HIGH, PLACE_LOW, current_place
 from .pool import current_mask, expand_mask, find_entry, intern_mask, make_room, mask_cost, resolve
 from .tables import ALL_ENDS
 from .trie import V_MAX_BYTES
 from .walk import begin_job
+from .whole_stack import KEY_COST
 
 #: Fuel of looking up a row whose mask is there, which is no part of the work: a few reads from far apart.
 ROW_COST = 16
@@ -200,31 +203,58 @@ def _row_at_start(batch, slot, position):  # type: ignore[no-untyped-def]
 
 
 @helper
+def _known_mask(batch, slot, place):  # type: ignore[no-untyped-def]
+    """Mask id of a recursive slot by its place alone, or -1: that does not tell it.
+
+    Only in a look: what a lane has at least in each phase is for its job.
+    """
+    known = load_i64(batch, B_ROW_MASK)
+    mask_id = current_mask(batch, known, slot)
+    looks = load_i64(batch, B_LOOKING) != 0 and load_i64(place, PLACE_LOW) != 0
+    if mask_id < 0 and looks and affords(batch, KEY_COST):
+        entry = find_entry(batch, load_i64(place, PLACE_LOW), load_i64(place, PLACE_HIGH))
+        mask_id = current_mask(batch, entry, 2)
+        count(batch, COUNT_WORK, KEY_COST)
+        if mask_id >= 0:
+            store_i64(known, slot, load_i64(entry, 2))
+            count(batch, COUNT_RECALLED, 1)
+            count(batch, COUNT_HITS, 1)
+    return mask_id
+
+
+@helper
 def _plan_row(batch, slot):  # type: ignore[no-untyped-def]
     """(mask id, -1 where it is not known yet, -2 past a limit; bits of legal end tokens) of a slot."""
     grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
     position = load_i64(load_i64(batch, B_POSITION), slot)
     config = config_at(batch, slot, position)
-    flags = load_i64(config, CONFIG_FLAGS)
-    if flags & FINISHED:
-        return KIND_EMPTY << KIND_SHIFT, 0
-    at_start = _row_at_start(batch, slot, position)
-    if load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS) & RECURSIVE:
-        known = load_i64(batch, B_ROW_MASK)
-        mask_id = current_mask(batch, known, slot)
-        if mask_id < 0 and affords(batch, mask_cost(batch)) and room_for_mask(batch):
-            mask_id = resolve(batch, known, slot, load_i64(batch, B_SCRATCH))
-        # In a look, what did not suffice before is left to the lanes.
-        if mask_id < 0 and (load_i64(batch, B_LOOKING) == 0 or load_i64(load_i64(batch, B_WAITING), slot) == 0):
-            mask_id = mask_of_graph(batch, grammar, slot, config, at_start)
+    place = current_place(batch, slot)
+    mask_id = -1
+    if place != 0:
+        mask_id = _known_mask(batch, slot, place)
+    if mask_id >= 0:
+        flags, names_tokens = load_i64(place, PLACE_FLAGS), load_i64(place, PLACE_FLAGS) & NAMES != 0
     else:
-        mask_id = mask_of(batch, grammar, config, at_start)
+        flags, names_tokens = load_i64(config, CONFIG_FLAGS), True
+        if flags & FINISHED:
+            return KIND_EMPTY << KIND_SHIFT, 0
+        at_start = _row_at_start(batch, slot, position)
+        if load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS) & RECURSIVE:
+            known = load_i64(batch, B_ROW_MASK)
+            mask_id = current_mask(batch, known, slot)
+            if mask_id < 0 and affords(batch, mask_cost(batch)) and room_for_mask(batch):
+                mask_id = resolve(batch, known, slot, load_i64(batch, B_SCRATCH))
+            # In a look, what did not suffice before is left to the lanes.
+            if mask_id < 0 and (load_i64(batch, B_LOOKING) == 0 or load_i64(load_i64(batch, B_WAITING), slot) == 0):
+                mask_id = mask_of_graph(batch, grammar, slot, config, at_start)
+        else:
+            mask_id = mask_of(batch, grammar, config, at_start)
     ends = 0
     if flags & COMPLETE and (
         position >= load_i64(load_i64(batch, B_MIN_TOKENS), slot) or mask_id == KIND_EMPTY << KIND_SHIFT
     ):
         ends = ALL_ENDS
-    elif mask_id >= 0:
+    elif mask_id >= 0 and names_tokens:
         ends = _named_ends(batch, grammar, config, slot)
     return mask_id, ends
 
@@ -344,15 +374,17 @@ def plan_rows(batch, slots, rows, fuel, mask_ids, end_allowed, status):  # type:
     # row whose mask is put together needs no settling.
     looks = limit + load_i64(batch, B_LOOK_EXTRA) - (fuel // 2 if before else 0)
     store_i64(batch, B_WORK_BEGIN, -1)
-    turn, lane, at, finished = LOOK_TURN, LANE_LOOK, 0, False
+    turn, lane, at, finished = LOOK_TURN, LANE_LOOK, -LEAD, False
     switch_lane(batch, lane)
     # One place calls `_plan_row`, because each would be compiled with a copy of it.
     while cold > 0 and turn <= LAST_TURN:
         if turn == LOOK_TURN:
             row = at
             at += 1
-            fetch_rows(batch, slots, 0, row, rows)
-            if row < rows and (load_u8(status, row) != PENDING or load_i32(tokens, load_i32(slots, row)) > NO_TOKEN):
+            fetch_rows(batch, slots, 0, 0, row, rows)
+            if row < 0 or (
+                row < rows and (load_u8(status, row) != PENDING or load_i32(tokens, load_i32(slots, row)) > NO_TOKEN)
+            ):
                 continue
             store_i64(batch, B_WORK_LIMIT, min(work_done(batch) + LOOK_FUEL, looks))
             if row == rows:

@@ -39,11 +39,12 @@ KEY_COST = 10
 
 @helper
 def whole_stack_key(batch, grammar, vocabulary, arena, block, at_start):  # type: ignore[no-untyped-def]
-    """128-bit key, in two halves, of all that the heads in `block` stand on; (0, 0): it is too large.
+    """128-bit key, in two halves, of all that the heads in `block` stand on, and how many nodes there are.
 
-    Nodes are numbered in the order in which they are read, so that equal stacks of any sequence have equal keys.
-    Registers are there as tokens can ask for them, as in `masks.memo`. `at_start`: 1 where the vocabulary is that of
-    the start of a text.
+    The nodes are numbered in the order in which they are read, as they are in B_MEMO_NODES then, so that equal stacks
+    of any sequence have equal keys. Registers are there as tokens can ask for them, as in `masks.memo`: where one is
+    not 0, the number of nodes is -1. `at_start`: 1 where the vocabulary is that of the start of a text. (0, 0, -1): the
+    stack is too large.
     """
     automaton = load_i64(grammar, G_AUTOMATON)
     reach = load_i64(vocabulary, V_MAX_BYTES)
@@ -51,14 +52,14 @@ def whole_stack_key(batch, grammar, vocabulary, arena, block, at_start):  # type
     low = mix(0x452821E638D01377, (load_i64(grammar, G_NUMBER) << 1) | at_start)
     high = low ^ 0x34E90C6CBE5466CF
     at = arena + 8 * block
-    read, known, followed = 0, 0, 0
+    read, known, followed, registers = 0, 0, 0, 0
     while True:
         n = load_i64(at, BLOCK_COUNT)
         read += n
         if read > MOST_READ:
             count(batch, COUNT_WORK, read - n)
             count(batch, COUNT_VISITED, read - n)
-            return 0, 0
+            return 0, 0, -1
         for i in range(n):
             triple = at + 8 * (BLOCK_TRIPLES + 3 * i)
             node, state = load_i64(triple, 0), load_i64(triple, 1)
@@ -68,6 +69,7 @@ def whole_stack_key(batch, grammar, vocabulary, arena, block, at_start):  # type
                 if place == known:
                     store_i64(nodes, known, node)
                     known += 1
+            registers |= load_i64(triple, 2)
             below, above = counter_distances(automaton, state, load_i64(triple, 2), reach)
             way = (((n << 8) | (place & 0xFF)) << 32) | state
             low = mix(mix(mix(low, way), below), above)
@@ -78,7 +80,7 @@ def whole_stack_key(batch, grammar, vocabulary, arena, block, at_start):  # type
         if followed == known:
             count(batch, COUNT_WORK, KEY_COST + read)
             count(batch, COUNT_VISITED, KEY_COST + read)
-            return low, high
+            return low, high, known if registers == 0 else -1
         at = arena + 8 * load_i64(nodes, followed)
         followed += 1
 

@@ -20,8 +20,8 @@ from stepmask.grammar.json_value import json_value
 from stepmask.grammar.limits import Limits
 from stepmask.masks.batch import Batch
 from stepmask.masks.compiled import compile
-from stepmask.masks.layout import B_LISTS, B_MEMO, B_MEMO_BUCKETS, G_CONTEXT_COUNT, MAX_CONTEXTS, MAX_STEPS, STEP_NUMBER
-from stepmask.masks.memo import STEP_COST
+from stepmask.masks.layout import B_LISTS, B_MEMO, B_MEMO_BUCKETS, G_CONTEXT_COUNT, MAX_CONTEXTS
+from stepmask.masks.memo import MAX_STEPS, STEP_COST, STEP_NUMBER
 from stepmask.masks.whole_stack import KEY_COST, MOST_READ
 
 SEEDS = st.integers(0, 2**32 - 1)
