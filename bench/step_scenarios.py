@@ -158,7 +158,7 @@ class Driver:
             and not isinstance(rows, PeerRows)
             and self._back_end.budget_us is not None
         ):
-            self._fuel = rows.parts
+            self._fuel = rows.phase_fuel
             rows.share(*(NO_FUEL_LIMIT // 8,) * 3)
         elif self._fuel is not None:
             rows.share(*self._fuel)

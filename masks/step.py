@@ -206,12 +206,12 @@ def _row_at_start(batch, slot, position):  # type: ignore[no-untyped-def]
 def _known_mask(batch, slot, place):  # type: ignore[no-untyped-def]
     """Mask id of a recursive slot by its place alone, or -1: that does not tell it.
 
-    Only in a look: what a lane has at least in each phase is for its job.
+    Only in a look, and of a row that does not wait already: what a lane has at least in each phase is for its job.
     """
     known = load_i64(batch, B_ROW_MASK)
     mask_id = current_mask(batch, known, slot)
-    looks = load_i64(batch, B_LOOKING) != 0 and load_i64(place, PLACE_LOW) != 0
-    if mask_id < 0 and looks and affords(batch, KEY_COST):
+    looks = load_i64(batch, B_LOOKING) != 0 and load_i64(load_i64(batch, B_WAITING), slot) == 0
+    if mask_id < 0 and looks and load_i64(place, PLACE_LOW) != 0 and affords(batch, KEY_COST):
         entry = find_entry(batch, load_i64(place, PLACE_LOW), load_i64(place, PLACE_HIGH))
         mask_id = current_mask(batch, entry, 2)
         count(batch, COUNT_WORK, KEY_COST)

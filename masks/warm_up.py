@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 #: Modules whose import declares every kernel.
-KERNEL_MODULES = (".grammar.compile", ".grammar.name_trie", ".masks.batch", ".masks.compiled", ".masks.sampling")
+KERNEL_MODULES = (
+    ".grammar.compile",
+    ".grammar.name_trie",
+    ".masks.batch",
+    ".masks.compiled",
+    ".masks.host_step",
+    ".masks.sampling",
+)
 #: What the child process compiles first: kernels made of the same helpers, which each process infers for itself, stand
 #: beside each other, so that the two have few helpers in common. Each list has what takes longest first.
 FIRST_IN_CHILD = (

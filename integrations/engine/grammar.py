@@ -16,9 +16,36 @@ import numpy.typing as npt
 from ...masks.arena import ACCEPTED, UNFINISHED
 from ...masks.batch import Batch
 from ...masks.errors import VocabularyError
-from ...masks.host_rows import NO_SLOT, choose_rows, finish_plan, take_tokens
+from ...masks.host_step import (
+    ANY_ENDS,
+    ANY_PENDING,
+    H_ADVANCE_FUEL,
+    H_ADVANCE_LEFT,
+    H_ANSWERS,
+    H_CHOSEN,
+    H_DECODING,
+    H_ENDS,
+    H_LIMIT,
+    H_MASK_IDS,
+    H_MIN_TOKENS,
+    H_ONLY_END,
+    H_PLAN_FUEL,
+    H_PLAN_LEFT,
+    H_POSITIONS,
+    H_READY,
+    H_SETTLE_FUEL,
+    H_SETTLE_LEFT,
+    H_SLOTS,
+    H_SPENT,
+    H_STATUS,
+    H_TOKENS,
+    NO_SLOT,
+    advance_step,
+    host_block,
+    plan_step,
+)
 from ...masks.layout import COUNT_WORK, MAX_ENDS
-from ...masks.outcome import Outcome
+from ...masks.outcome import Outcome, Plan
 from ...masks.sampling import Sampler, SampleResult, SamplingParameters
 from ...masks.tables import INDEX_BITS, KIND_EMPTY, KIND_SHIFT, KIND_SINGLE, EndSets
 from ...masks.vocabulary import Vocabulary
@@ -28,9 +55,9 @@ from .request import Request
 _NOTHING = np.int32(KIND_EMPTY << KIND_SHIFT)
 
 
-@dataclass(frozen=True)
+@dataclass
 class StepPlan:
-    """What one step does with each row, arrays of one entry a row."""
+    """What one step does with each row, arrays of one entry a row, valid until the rows' next plan."""
 
     #: Rows that are to get a token: bool.
     decoding: npt.NDArray[np.bool_]
@@ -67,19 +94,26 @@ class Rows:
         """`budget_us` and `pool_masks` are the `Batch`'s."""
         self._prefetch = prefetch
         self._batch = Batch(vocabulary, slots=slots, budget_us=budget_us, pool_masks=pool_masks)
-        #: Units of fuel that `plan`, `settle` and `advance` have in one step, and those that they have spent so far.
+        self._batch_at = self._batch.address
+        #: Units of fuel that `plan`, `settle` and `advance` have in one step.
         self.budget = self._batch.fuel
         #: `Batch.fuel_slack`.
         self.slack = self._batch.fuel_slack
-        self._plan_fuel = self._plan_left = self._batch.plan_fuel
-        self._advance_fuel = self._advance_left = self._batch.advance_fuel
-        self.fuel = 0
+        self._host = host_block(slots)
+        self._host_at, self._numbers = self._host.address, self._host.header
+        self.share(self._batch.plan_fuel, self._batch.settle_fuel, self._batch.advance_fuel)
         self._sampler = Sampler(min(vocabulary.size, width), slots)
         self._parameters = SamplingParameters.build(slots, temperature=0.0)
         self._vocabulary_ends = tuple(vocabulary.eos or ())
-        self._batch_slots = np.full(slots, NO_SLOT, np.int32)
-        self._chosen = np.full(slots, NO_SLOT, np.int32)
-        self._min_tokens = np.zeros(slots, np.int64)
+        self._host.set_array(H_POSITIONS, self._parameters.position)
+        arrays = self._host.arrays
+        self._batch_slots, self._min_tokens = arrays[H_SLOTS], arrays[H_MIN_TOKENS]
+        self._chosen, self._tokens, self._answers = arrays[H_CHOSEN], arrays[H_TOKENS], arrays[H_ANSWERS]
+        self._plan = StepPlan(
+            *(arrays[field] for field in (H_DECODING, H_STATUS, H_ONLY_END, H_MASK_IDS, H_ENDS, H_LIMIT)), False
+        )
+        #: Whether a row of the last plan waits for its mask.
+        self._any_pending = False
         self._ends: list[tuple[int, ...]] = [()] * slots
         self._end_sets = EndSets.same(slots)
 
@@ -115,29 +149,31 @@ class Rows:
         return self._batch
 
     @property
+    def fuel(self) -> int:
+        """Units of fuel that all steps have spent so far."""
+        return int(self._numbers[H_SPENT])
+
+    @property
     def plan_left(self) -> int:
         """What the plans of this step have left of its fuel."""
-        return self._plan_left
+        return int(self._numbers[H_PLAN_LEFT])
 
     @plan_left.setter
     def plan_left(self, fuel: int) -> None:
-        self._plan_left = fuel
+        self._numbers[H_PLAN_LEFT] = fuel
 
     @property
     def phase_fuel(self) -> tuple[int, int, int]:
-        """Units of fuel that `plan`, `settle` and `advance` have to themselves in a step."""
-        return self._plan_fuel, self._batch.settle_fuel, self._advance_fuel
-
-    @property
-    def parts(self) -> tuple[int, int, int]:
-        """The fuel of plans, `settle` and `advance` in a step, as `share` takes it."""
-        return self._plan_fuel, self._batch.settle_fuel, self._advance_fuel
+        """Units of fuel that plans, `settle` and `advance` have to themselves in a step, as `share` takes them."""
+        numbers = self._numbers
+        return int(numbers[H_PLAN_FUEL]), int(numbers[H_SETTLE_FUEL]), int(numbers[H_ADVANCE_FUEL])
 
     def share(self, plan_fuel: int, settle_fuel: int, advance_fuel: int) -> None:
         """Have so much fuel from here on, in a step, instead of what the budget gives."""
-        self._plan_fuel = self._plan_left = max(1, plan_fuel)
-        self._batch.settle_fuel = max(1, settle_fuel)
-        self._advance_fuel = self._advance_left = max(0, advance_fuel)
+        numbers = self._numbers
+        numbers[H_PLAN_FUEL] = numbers[H_PLAN_LEFT] = max(1, plan_fuel)
+        numbers[H_SETTLE_FUEL] = max(1, settle_fuel)
+        numbers[H_ADVANCE_FUEL] = numbers[H_ADVANCE_LEFT] = max(0, advance_fuel)
 
     def weigh(self, row: int, share: float) -> None:
         """Let a row have so much of the fuel for masks, relative to the other rows, which have 1 at first."""
@@ -146,7 +182,7 @@ class Rows:
 
     def settle_more(self, fuel: int) -> None:
         """Have so much more of it in this step, behind its last plan."""
-        self._batch.settler.fuel += fuel
+        self._numbers[H_SETTLE_LEFT] += fuel
 
     def nothing(self, rows: int) -> npt.NDArray[np.int32]:
         """Mask ids of rows that are not sampled, int32[rows]."""
@@ -167,25 +203,19 @@ class Rows:
 
         `again`: within the same step, whose plans share one budget.
         """
-        rows = len(decoding)
-        slots = self._chosen[:rows]
-        choose_rows(decoding, self._batch_slots, slots)
-        before = self._spent()
-        self._batch.plan_fuel = self._plan_left if again else self._plan_fuel
-        if not again:
-            self._advance_left = self._advance_fuel
-        plan = self._batch.plan(slots)
-        spent = self._spent() - before
-        self.fuel += spent
-        self._plan_left = max(1, self._batch.plan_fuel - spent)
-        mask_ids, end_allowed = np.empty(rows, np.int32), np.empty(rows, np.uint32)
-        only_end, limit = np.empty(rows, np.bool_), np.empty(rows, np.bool_)
-        found = finish_plan(
-            *(decoding, slots, self._parameters.position, self._min_tokens),
-            *(plan.mask_ids, plan.end_allowed, plan.status),
-            *(mask_ids, end_allowed, only_end, limit),
-        )
-        return StepPlan(decoding.copy(), plan.status, only_end, mask_ids, end_allowed, limit, found)
+        prefetcher = self._batch.prefetcher
+        if prefetcher is not None:
+            prefetcher.stop()
+        found = plan_step(self._batch_at, self._host_at, decoding, again)
+        plan = self._plan
+        plan.any_ends = found & ANY_ENDS != 0
+        self._any_pending = found & ANY_PENDING != 0
+        if prefetcher is not None or self._any_pending:
+            of_batch = Plan(self._chosen, plan.mask_ids, plan.end_allowed, plan.status)
+            self._batch.settler.take(of_batch, 0)
+            if prefetcher is not None:
+                prefetcher.planned(of_batch)
+        return plan
 
     @contextmanager
     def prefetching(self) -> Iterator[None]:
@@ -212,17 +242,24 @@ class Rows:
 
     def settle(self, result: SampleResult) -> Outcome:
         """Tokens of the waiting rows too, where they are certain within the budget; the others are deferred."""
+        if not self._any_pending:  # as a rule
+            return Outcome(self._chosen, result.tokens, self._plan.status)
         assert result.candidates is not None
-        before = self._spent()
+        numbers, settler = self._numbers, self._batch.settler
+        before = int(self._batch.counter_values[COUNT_WORK])
+        settler.fuel = int(numbers[H_SETTLE_LEFT])
         outcome = self._batch.settle(result.candidates)
-        self.fuel += self._spent() - before
+        numbers[H_SETTLE_LEFT], settler.left = settler.left, 0
+        numbers[H_SPENT] += int(self._batch.counter_values[COUNT_WORK]) - before
+        numbers[H_READY] = 0
         return outcome
 
     def advance(self, plan: StepPlan, outcome: Outcome) -> npt.NDArray[np.uint8]:
-        """Take each row's token into its grammar; uint8[rows] as `Batch.advance`, with ENDED (ACCEPTED without one)."""
-        slots = self._chosen[: len(plan.decoding)]
-        take_tokens(plan.decoding, outcome.tokens, self._batch_slots, self._parameters.position, slots)
-        return self._advance(slots, outcome.tokens, ends=True)
+        """Take the tokens of the rows last planned into their grammars; uint8[rows] as `Batch.advance`, with ENDED.
+
+        ACCEPTED where a row has no grammar.
+        """
+        return self._advance(outcome.tokens, decoded=True)
 
     def forced(self, plan: StepPlan) -> npt.NDArray[np.int32]:
         """The token of each planned row that has only one legal one, no end among them; -1 for others; int32[rows].
@@ -238,25 +275,19 @@ class Rows:
 
     def take(self, tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
         """Take tokens that were not sampled into the rows' grammars, int32[rows], -1: none; answers as `advance`."""
-        taken = tokens >= 0
-        answers = self._advance(np.where(taken, self._batch_slots, NO_SLOT), tokens)
-        self._parameters.position += taken & ((answers == ACCEPTED) | (answers == UNFINISHED))
+        answers = self._advance(tokens, decoded=False)
+        self._parameters.position += (tokens >= 0) & ((answers == ACCEPTED) | (answers == UNFINISHED))
         return answers
 
-    def _advance(
-        self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32], *, ends: bool = False
-    ) -> npt.NDArray[np.uint8]:
-        """`Batch.advance`; those of one step share its fuel."""
-        before = self._spent()
-        self._batch.advance_fuel = self._advance_left
-        answers = self._batch.advance(slots, tokens, ends=ends)
-        spent = self._spent() - before
-        self._advance_left = max(0, self._advance_left - spent)
-        self.fuel += spent
-        return answers
-
-    def _spent(self) -> int:
-        return int(self._batch.counter_values[COUNT_WORK])
+    def _advance(self, tokens: npt.NDArray[np.int32], *, decoded: bool) -> npt.NDArray[np.uint8]:
+        """`advance_step`; those of one step share its fuel."""
+        prefetcher = self._batch.prefetcher
+        if prefetcher is not None:
+            prefetcher.stop()
+            takes = (tokens >= 0) & (self._plan.decoding if decoded else np.True_)
+            prefetcher.advancing(np.where(takes, self._batch_slots, NO_SLOT).astype(np.int32), tokens)
+        advance_step(self._batch_at, self._host_at, tokens, decoded)
+        return self._answers
 
     def _write_end_sets(self) -> None:
         start = np.zeros(len(self._ends) + 1, np.int32)
