@@ -8,8 +8,6 @@ have members in any order.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -38,6 +36,7 @@ from .loops import loop_classes, without_absent
 from .members import FAR
 from .nets import Apart, Nets, NotFlat
 from .recursive import RuleFrames, rule_frames
+from .remembered import Remembered
 from .rule_dfas import RuleDfas, rule_dfas
 from .rule_graph import references
 from .simplify import Simplifier, children, contains, place_of
@@ -65,40 +64,10 @@ class Piece:
         return sum(frame.dfa.nbytes for frame in self.made.frames)
 
 
-class Remembered:
-    """Rules without calls that were made, by the identity of the rule: the least recently used ones are forgotten."""
-
-    def __init__(self, entries: int, nbytes: int) -> None:
-        self._entries, self._most_bytes = entries, nbytes
-        # The bodies are kept alive by their pieces, so that no other object gets the identity of one.
-        self._known: OrderedDict[tuple[int, Limits, frozenset[int]], Piece] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-        #: Rules made, for reports and tests.
-        self.made = 0
-
-    def find(self, body: Expression, limits: Limits, absent: frozenset[int]) -> Piece | None:
-        """The frames of a rule, if it is remembered."""
-        key = id(body), limits, absent
-        with self._lock:
-            piece = self._known.get(key)
-            if piece is not None:
-                self._known.move_to_end(key)
-            return piece
-
-    def add(self, piece: Piece, limits: Limits, absent: frozenset[int]) -> None:
-        """Remember a rule."""
-        key = id(piece.body), limits, absent
-        with self._lock:
-            self.made += 1
-            if key not in self._known:
-                self._known[key] = piece
-                self._bytes += piece.nbytes
-            while len(self._known) > self._entries or (self._bytes > self._most_bytes and len(self._known) > 1):
-                self._bytes -= self._known.popitem(last=False)[1].nbytes
-
-
-REMEMBERED = Remembered(REMEMBERED_RULES, REMEMBERED_BYTES)
+#: What a rule's frames depend on: the rule, by its identity, limits, bytes that no token has.
+PieceKey = tuple[int, Limits, frozenset[int]]
+# The bodies are kept alive by their pieces, so that no other object gets the identity of one.
+REMEMBERED: Remembered[PieceKey, Piece] = Remembered(REMEMBERED_RULES, REMEMBERED_BYTES)
 
 
 def compile_frames(rules: Mapping[str, Expression], start: str, limits: Limits, absent: frozenset[int]) -> Automaton:
@@ -115,10 +84,11 @@ def compile_frames(rules: Mapping[str, Expression], start: str, limits: Limits, 
         if name not in rules:
             raise GrammarError(f"there is no rule {name!r}")
         body = rules[name]
-        piece = REMEMBERED.find(body, limits, absent)
+        key = id(body), limits, absent
+        piece = REMEMBERED.find(key)
         if piece is None and _is_worth_remembering(body):
             piece = make_piece(name, body, {}, limits, absent)
-            REMEMBERED.add(piece, limits, absent)
+            REMEMBERED.add(key, piece, piece.nbytes)
         if piece is not None:
             pieces[name] = piece
             continue

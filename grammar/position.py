@@ -46,6 +46,12 @@ class PositionAutomaton:
         return len(self.final)
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays."""
+        edges = self.edge_start.nbytes + self.low.nbytes + self.high.nbytes + self.target.nbytes
+        return edges + self.final.nbytes
+
+    @property
     def is_empty(self) -> bool:
         """Whether no string at all matches."""
         return len(self.low) == 0 and not self.final[0]

@@ -14,16 +14,29 @@ from linking import as_lists, linked
 from random_rules import alt, ref, rep, rules, seq
 
 import stepmask
-from stepmask.grammar import assemble, frames
+from stepmask.grammar import assemble, build, frames
 from stepmask.grammar.automaton import COUNTER, UTF8, Automaton
 from stepmask.grammar.build import Symbols, build_positions
 from stepmask.grammar.compile import compile_grammar
 from stepmask.grammar.determinize import determinize
 from stepmask.grammar.errors import GrammarTooLarge, GrammarUnsatisfiable
-from stepmask.grammar.expression import Bytes, Expression, Grammar, Machine, Reference
+from stepmask.grammar.expression import (
+    ANY_CHARACTER,
+    Bytes,
+    Complement,
+    EndAnchor,
+    Expression,
+    Grammar,
+    Intersection,
+    Lookahead,
+    Machine,
+    Reference,
+    StartAnchor,
+)
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.link import Frames, link
 from stepmask.grammar.nets import Apart, Nets, NotFlat
+from stepmask.grammar.remembered import Remembered
 from stepmask.grammar.rule_dfas import rule_dfas
 from stepmask.grammar.rules import Nullable
 from stepmask.grammar.simplify import Simplifier
@@ -202,28 +215,10 @@ def test_library_rules_are_made_once() -> None:
 
 def test_what_is_remembered_changes_no_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = [compile_grammar(stepmask.json_schema(schema)).buffer.tobytes() for schema in SCHEMAS]
-    monkeypatch.setattr(frames, "REMEMBERED", frames.Remembered(1, 1))
+    monkeypatch.setattr(frames, "REMEMBERED", Remembered(1, 1))
+    monkeypatch.setattr(build, "REMEMBERED", Remembered(1, 1))
     for schema, before in zip(reversed(SCHEMAS), reversed(compiled), strict=True):
         assert compile_grammar(stepmask.json_schema(schema)).buffer.tobytes() == before
-
-
-def test_the_least_recently_used_rule_is_forgotten() -> None:
-    remembered = frames.Remembered(2, 1 << 20)
-    bodies = [rep(Bytes(b"ab"), 0, 9 + i) for i in range(3)]
-    pieces = [frames.make_piece("S", body, {}, Limits(), frozenset()) for body in bodies]
-    for piece in pieces[:2]:
-        remembered.add(piece, Limits(), frozenset())
-    assert remembered.find(bodies[0], Limits(), frozenset()) is pieces[0]
-    remembered.add(pieces[2], Limits(), frozenset())
-    assert remembered.find(bodies[1], Limits(), frozenset()) is None
-    assert remembered.find(bodies[0], Limits(), frozenset()) is pieces[0]
-    assert remembered.find(bodies[0], COUNTING, frozenset()) is None
-    assert remembered.made == 3
-    small = frames.Remembered(9, 1)
-    for piece in pieces:
-        small.add(piece, Limits(), frozenset())
-    assert small.find(bodies[2], Limits(), frozenset()) is pieces[2]
-    assert small.find(bodies[1], Limits(), frozenset()) is None
 
 
 def test_rules_that_count_are_made_by_themselves() -> None:
