@@ -32,7 +32,7 @@ from .limits import Limits
 from .loops import is_worth_marking
 from .position import Int32Array, PositionAutomaton, Uint8Array
 from .repeats import PART_IN_RULES
-from .simplify import CONTEXTUAL, Simplifier, contains, place_of
+from .simplify import Simplifier, contains, place_of
 from .text import is_utf8
 from .utf8 import fragment
 
@@ -230,7 +230,7 @@ class Nets:
     def _closed(self, node: Expression, start: int, end: int) -> None:
         """A part that is a language of its own, by its position automaton."""
         if id(node) not in self._known:
-            if contains(node, (Reference, *CONTEXTUAL)):
+            if contains(node, Reference):
                 raise NotFlat(type(node).__name__)
             positions = build_positions(Simplifier({}, self._limits).simplify(node), self._limits)
             self._known[id(node)] = positions, node  # the node is kept alive, so that no other gets its id

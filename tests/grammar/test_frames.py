@@ -247,6 +247,47 @@ def test_what_flat_nets_do_not_have_goes_the_other_way() -> None:
     walk(stepmask.compile(frames_grammar(dead), BYTES, use_cache=False), Earley(dead, "S"), random.Random(0), 3)
 
 
+#: Languages of their own that look around, beside the same without.
+LOOKING: list[tuple[Expression, Expression]] = [
+    (Intersection((seq(StartAnchor(), rep(alt(b"a", b"b"), 1, 3), EndAnchor()),)), rep(alt(b"a", b"b"), 1, 3)),
+    (
+        Intersection((seq(Lookahead(seq(b"a", EndAnchor()), negative=True), rep(alt(b"a", b"b"), 0, 2)),)),
+        alt(b"", b"b", seq(alt(b"a", b"b"), alt(b"a", b"b"))),
+    ),
+    (
+        Intersection((rep(alt(b"a", b"b"), 2, 2), Complement(seq(rep(ANY_CHARACTER), b"b", EndAnchor())))),
+        seq(alt(b"a", b"b"), b"a"),
+    ),
+    (
+        Intersection((seq(rep(ANY_CHARACTER), b"b"), seq(Lookahead(Bytes(b"ab"), negative=False), rep(b"a"), b"b"))),
+        Bytes(b"ab"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("looking", "plain"), LOOKING)
+def test_languages_of_their_own_that_look_around_are_flat(looking: Expression, plain: Expression) -> None:
+    """Within an operand they see only it, so that nothing keeps the rules from going through the kernels together."""
+
+    def around(inner: Expression) -> Rules:
+        return {"S": seq(b"[", rep(seq(inner, alt(b",", ref("S"))), 0, 2), b"]"), "T": inner}
+
+    frames.compile_frames(around(looking), "S", Limits(), frozenset())
+    oracle = Earley(around(plain), "S")
+    for seed in range(9):
+        walk(stepmask.compile(frames_grammar(around(looking)), BYTES, use_cache=False), oracle, random.Random(seed), 20)
+
+
+def test_objects_whose_names_look_ahead_are_flat() -> None:
+    value = {"type": "object", "patternProperties": {"^(?!pattern$).*$": {"$ref": "#"}}, "additionalProperties": False}
+    grammar = stepmask.json_schema(value)
+    frames.compile_frames(grammar.rules, grammar.start, Limits(), frozenset())
+    compiled = stepmask.compile(grammar, BYTES, use_cache=False)
+    for text, wanted in ((b'{"patter": {"patterns": {}}}', True), (b'{"a": {"pattern": {}}}', False), (b"{}", True)):
+        matcher = compiled.matcher()
+        assert (all(map(matcher.accept, text)) and matcher.is_complete) == wanted
+
+
 def test_limits() -> None:
     long: Rules = {"S": seq(b"a", ref("T")), "T": seq(b"x" * 300, ref("S"))}
     with pytest.raises(GrammarTooLarge):
