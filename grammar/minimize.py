@@ -5,7 +5,9 @@ split by next: J. Hopcroft, "An n log n algorithm for minimizing states in a fin
 in A. Valmari, "Fast brief practical DFA minimization", Information Processing Letters 112 (2012). Of a state that leads
 to another from many neighbouring classes only the ends of that run are looked at: the states that lead to a block from
 class `c`, but not from `c - 1`, or the other way round, are a set that equivalent states are all in or all out of, and
-of these sets all others are made. O(r log n) for n states and r runs, besides reading the edges.
+of these sets all others are made. O(r log n) for n states and r runs, besides reading the edges. States that no cycle
+leads to, which are most in tries of names, need no refinement (`_blocks`), as in D. Revuz, "Minimisation of acyclic
+deterministic automata in linear time", Theoretical Computer Science 92 (1992).
 """
 
 from __future__ import annotations
@@ -81,59 +83,48 @@ def _split(
 
 
 @allocating_helper
-def minimized(
-    edge_start: Int32Array, edge_class: Int32Array, edge_target: Int32Array, final: Uint8Array, n_classes: int
-) -> tuple[int, Int32Array, Int32Array, Int32Array, Uint8Array]:
-    """The minimal DFA of a trimmed one; state 0 is the start, and each state's edges are in the order of classes.
+def _core_blocks(  # type: ignore[no-untyped-def]
+    core, n_core, run_start, run_first, run_past, run_target, final, n_classes, block_of
+):
+    """Set `block_of` for the states in `core`, which lead to no others; the number of blocks, and a state of each.
 
-    States are numbered breadth first by class, so equal languages over equal classes give equal arrays.
-    Returns (states, edge_start, edge_class, edge_target, final flags), the arrays with room to spare.
+    Hopcroft's refinement: states are in one block where they have the same language.
     """
     n = len(final)
-    m = edge_start[n]
-    # Runs of classes: from which state, the first class and the one after the last, in order of where they lead.
-    of = np.empty(m, np.int32)
-    begin = np.empty(m + 1, np.int32)
-    run_start = np.zeros(n + 1, np.int32)
-    n_runs = 0
+    # Runs in order of where they lead.
+    back_start = np.zeros(n + 1, np.int32)
+    for i in range(n_core):
+        for r in range(run_start[core[i]], run_start[core[i] + 1]):
+            back_start[run_target[r] + 1] += 1
     for s in range(n):
-        t = np.int32(-1)
-        after = np.int32(-1)
-        for k in range(edge_start[s], edge_start[s + 1]):
-            if edge_target[k] != t or edge_class[k] != after:
-                t = edge_target[k]
-                run_start[t + 1] += 1
-                of[n_runs] = s
-                begin[n_runs] = k
-                n_runs += 1
-            after = edge_class[k] + np.int32(1)
-    begin[n_runs] = m
-    for s in range(n):
-        run_start[s + 1] += run_start[s]
+        back_start[s + 1] += back_start[s]
+    n_runs = back_start[n]
     source = np.empty(n_runs, np.int32)
     first = np.empty(n_runs, np.int32)
     past = np.empty(n_runs, np.int32)
-    place = run_start[:n].copy()
-    for k in range(n_runs):
-        t = edge_target[begin[k]]
-        r = place[t]
-        place[t] = r + 1
-        source[r] = of[k]
-        first[r] = edge_class[begin[k]]
-        past[r] = edge_class[begin[k + 1] - 1] + 1
-    block_element = _identity(n)
-    block_location = _identity(n)
-    block_of = np.zeros(n, np.int32)
-    block_first = np.zeros(n + 1, np.int32)
-    block_past = np.zeros(n + 1, np.int32)
-    block_past[0] = n
-    marked = np.zeros(n + 1, np.int32)
-    touched = np.empty(n + 1, np.int32)
-    items = np.empty(n, np.int32)
+    place = back_start[:n].copy()
+    for i in range(n_core):
+        for r in range(run_start[core[i]], run_start[core[i] + 1]):
+            k = place[run_target[r]]
+            place[run_target[r]] = k + 1
+            source[k] = core[i]
+            first[k] = run_first[r]
+            past[k] = run_past[r]
+    block_element = core[:n_core].copy()
+    block_location = np.empty(n, np.int32)
+    for i in range(n_core):
+        block_location[core[i]] = i
+        block_of[core[i]] = 0
+    block_first = np.zeros(n_core + 1, np.int32)
+    block_past = np.zeros(n_core + 1, np.int32)
+    block_past[0] = n_core
+    marked = np.zeros(n_core + 1, np.int32)
+    touched = np.empty(n_core + 1, np.int32)
+    items = np.empty(n_core, np.int32)
     n_items = 0
-    for s in range(n):
-        if final[s]:
-            items[n_items] = s
+    for i in range(n_core):
+        if final[core[i]]:
+            items[n_items] = core[i]
             n_items += 1
     n_blocks = _split(
         items, n_items, 1, block_element, block_location, block_of, block_first, block_past, marked, touched
@@ -145,7 +136,7 @@ def minimized(
     end_source = np.empty(2 * n_runs, np.int32)
     odd = np.zeros(n, np.uint8)
     # The smallest come last and are taken first: a block that waits is often split until it is taken.
-    waiting = _identity(n + 1)
+    waiting = _identity(n_core + 1)
     n_waiting = n_blocks
     while n_waiting > 0:
         n_waiting -= 1
@@ -154,7 +145,7 @@ def minimized(
         n_met = 0
         for i in range(block_first[b], block_past[b]):
             t = block_element[i]
-            for r in range(run_start[t], run_start[t + 1]):
+            for r in range(back_start[t], back_start[t + 1]):
                 for c in (first[r], past[r]):
                     if head[c] < 0:
                         met[n_met] = c
@@ -187,6 +178,164 @@ def minimized(
             for new in range(before, n_blocks):
                 waiting[n_waiting] = new
                 n_waiting += 1
+    leader = np.empty(n_blocks, np.int32)
+    for b in range(n_blocks):
+        leader[b] = block_element[block_first[b]]
+    return n_blocks, leader
+
+
+@helper
+def _signature(  # type: ignore[no-untyped-def]
+    s, at, run_start, run_first, run_past, run_target, block_of, sign_first, sign_past, sign_block
+):
+    """Write the runs of a state from `at` on, neighbouring ones into one block joined; where they end."""
+    begin = at
+    for r in range(run_start[s], run_start[s + 1]):
+        b = block_of[run_target[r]]
+        if at > begin and sign_block[at - 1] == b and sign_past[at - 1] == run_first[r]:
+            sign_past[at - 1] = run_past[r]
+            continue
+        sign_first[at] = run_first[r]
+        sign_past[at] = run_past[r]
+        sign_block[at] = b
+        at += 1
+    return at
+
+
+@helper
+def _hash(begin, end, is_final, sign_first, sign_past, sign_block):  # type: ignore[no-untyped-def]
+    """Of a signature; the multiplier is that of Fibonacci hashing (2^64 over the golden ratio)."""
+    value = np.uint64(is_final)
+    for k in range(begin, end):
+        value = (value ^ np.uint64(sign_block[k])) * np.uint64(0x9E3779B97F4A7C15)
+        value ^= value >> np.uint64(29)
+        value = (value ^ np.uint64(np.int64(sign_first[k]) << 32 | sign_past[k])) * np.uint64(0x9E3779B97F4A7C15)
+        value ^= value >> np.uint64(32)
+    return value
+
+
+@allocating_helper
+def _blocks(run_start, run_first, run_past, run_target, final, n_classes):  # type: ignore[no-untyped-def]
+    """(number of blocks, the block of each state, a state of each block); a block holds the states of one language.
+
+    What no cycle leads to, as in a trie, is told apart from its ends on: such a state is like another one if both lead
+    to the same blocks by the same classes. O(r) for their runs; refinement is left with what a cycle leads to.
+    """
+    n = len(final)
+    n_runs = run_start[n]
+    waits = np.zeros(n, np.int32)  # runs into a state from those that a cycle may lead to
+    for r in range(n_runs):
+        waits[run_target[r]] += 1
+    order = np.empty(n, np.int32)  # those that no cycle leads to come first, each behind what leads to it
+    n_free = 0
+    if waits[0] == 0:
+        order[0] = 0
+        n_free = 1
+    i = 0
+    while i < n_free:
+        for r in range(run_start[order[i]], run_start[order[i] + 1]):
+            t = run_target[r]
+            waits[t] -= 1
+            if waits[t] == 0:
+                order[n_free] = t
+                n_free += 1
+        i += 1
+    n_core = 0
+    for s in range(n):
+        if waits[s] > 0 or (s == 0 and n_free == 0):
+            order[n_free + n_core] = s
+            n_core += 1
+    block_of = np.empty(n, np.int32)
+    n_blocks = 0
+    leader = np.empty(n, np.int32)
+    if n_core > 0:
+        n_blocks, found = _core_blocks(
+            order[n_free:], n_core, run_start, run_first, run_past, run_target, final, n_classes, block_of
+        )
+        for b in range(n_blocks):
+            leader[b] = found[b]
+    sign_first = np.empty(n_runs, np.int32)
+    sign_past = np.empty(n_runs, np.int32)
+    sign_block = np.empty(n_runs, np.int32)
+    sign_start = np.zeros(n + 1, np.int32)
+    slots = 16
+    while slots < 2 * n:
+        slots *= 2
+    table = np.full(slots, -1, np.int32)
+    n_known = n_blocks  # of these no two are alike
+    for turn in range(n_known + n_free):
+        is_core = turn < n_known
+        s = leader[turn] if is_core else order[n_known + n_free - 1 - turn]
+        known = turn if is_core else n_blocks
+        begin = sign_start[known]
+        end = _signature(
+            s, begin, run_start, run_first, run_past, run_target, block_of, sign_first, sign_past, sign_block
+        )
+        slot = np.int64(_hash(begin, end, final[s], sign_first, sign_past, sign_block) & np.uint64(slots - 1))
+        b = np.int32(-1)
+        while table[slot] >= 0:
+            other = table[slot]
+            if (
+                not is_core
+                and sign_start[other + 1] - sign_start[other] == end - begin
+                and final[leader[other]] == final[s]
+            ):
+                j = 0
+                k = sign_start[other]
+                while (
+                    j < end - begin
+                    and sign_block[begin + j] == sign_block[k + j]
+                    and sign_first[begin + j] == sign_first[k + j]
+                    and sign_past[begin + j] == sign_past[k + j]
+                ):
+                    j += 1
+                if j == end - begin:
+                    b = other
+                    break
+            slot = (slot + 1) & (slots - 1)
+        if b < 0:
+            table[slot] = known
+            leader[known] = s
+            sign_start[known + 1] = end
+            if not is_core:
+                b = np.int32(n_blocks)
+                n_blocks += 1
+        if not is_core:
+            block_of[s] = b
+    return n_blocks, block_of, leader
+
+
+@allocating_helper
+def minimized(
+    edge_start: Int32Array, edge_class: Int32Array, edge_target: Int32Array, final: Uint8Array, n_classes: int
+) -> tuple[int, Int32Array, Int32Array, Int32Array, Uint8Array]:
+    """The minimal DFA of a trimmed one; state 0 is the start, and each state's edges are in the order of classes.
+
+    States are numbered breadth first by class, so equal languages over equal classes give equal arrays.
+    Returns (states, edge_start, edge_class, edge_target, final flags), the arrays with room to spare.
+    """
+    n = len(final)
+    m = edge_start[n]
+    # Runs of classes: the first one, that after the last, and where they lead.
+    run_start = np.empty(n + 1, np.int32)
+    run_first = np.empty(m, np.int32)
+    run_past = np.empty(m, np.int32)
+    run_target = np.empty(m, np.int32)
+    n_runs = 0
+    for s in range(n):
+        run_start[s] = n_runs
+        t = np.int32(-1)
+        after = np.int32(-1)
+        for k in range(edge_start[s], edge_start[s + 1]):
+            if edge_target[k] != t or edge_class[k] != after:
+                t = edge_target[k]
+                run_first[n_runs] = edge_class[k]
+                run_target[n_runs] = t
+                n_runs += 1
+            after = edge_class[k] + np.int32(1)
+            run_past[n_runs - 1] = after
+    run_start[n] = n_runs
+    n_blocks, block_of, leader = _blocks(run_start, run_first, run_past, run_target, final, n_classes)
     # Number the blocks breadth first from the start's.
     number = np.full(n_blocks, -1, np.int32)
     queue = np.empty(n_blocks, np.int32)
@@ -200,7 +349,7 @@ def minimized(
     n_out = 0
     i = 0
     while i < count:
-        s = block_element[block_first[queue[i]]]
+        s = leader[queue[i]]
         out_final[i] = final[s]
         t = np.int32(-1)
         to = np.int32(-1)
