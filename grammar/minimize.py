@@ -84,18 +84,18 @@ def _split(
 
 @allocating_helper
 def _core_blocks(  # type: ignore[no-untyped-def]
-    core, n_core, run_start, run_first, run_past, run_target, final, n_classes, block_of
+    core, n_core, edge_start, edge_low, edge_high, edge_target, final, n_classes, block_of
 ):
     """Set `block_of` for the states in `core`, which lead to no others; the number of blocks, and a state of each.
 
     Hopcroft's refinement: states are in one block where they have the same language.
     """
     n = len(final)
-    # Runs in order of where they lead.
+    # Runs of classes in order of where they lead: from which state, the first class and the one after the last.
     back_start = np.zeros(n + 1, np.int32)
     for i in range(n_core):
-        for r in range(run_start[core[i]], run_start[core[i] + 1]):
-            back_start[run_target[r] + 1] += 1
+        for e in range(edge_start[core[i]], edge_start[core[i] + 1]):
+            back_start[edge_target[e] + 1] += 1
     for s in range(n):
         back_start[s + 1] += back_start[s]
     n_runs = back_start[n]
@@ -104,12 +104,12 @@ def _core_blocks(  # type: ignore[no-untyped-def]
     past = np.empty(n_runs, np.int32)
     place = back_start[:n].copy()
     for i in range(n_core):
-        for r in range(run_start[core[i]], run_start[core[i] + 1]):
-            k = place[run_target[r]]
-            place[run_target[r]] = k + 1
+        for e in range(edge_start[core[i]], edge_start[core[i] + 1]):
+            k = place[edge_target[e]]
+            place[edge_target[e]] = k + 1
             source[k] = core[i]
-            first[k] = run_first[r]
-            past[k] = run_past[r]
+            first[k] = edge_low[e]
+            past[k] = edge_high[e] + 1
     block_element = core[:n_core].copy()
     block_location = np.empty(n, np.int32)
     for i in range(n_core):
@@ -186,46 +186,46 @@ def _core_blocks(  # type: ignore[no-untyped-def]
 
 @helper
 def _signature(  # type: ignore[no-untyped-def]
-    s, at, run_start, run_first, run_past, run_target, block_of, sign_first, sign_past, sign_block
+    s, at, edge_start, edge_low, edge_high, edge_target, block_of, sign_low, sign_high, sign_block
 ):
-    """Write the runs of a state from `at` on, neighbouring ones into one block joined; where they end."""
+    """Write the edges of a state from `at` on, neighbouring ones into one block joined; where they end."""
     begin = at
-    for r in range(run_start[s], run_start[s + 1]):
-        b = block_of[run_target[r]]
-        if at > begin and sign_block[at - 1] == b and sign_past[at - 1] == run_first[r]:
-            sign_past[at - 1] = run_past[r]
+    for e in range(edge_start[s], edge_start[s + 1]):
+        b = block_of[edge_target[e]]
+        if at > begin and sign_block[at - 1] == b and sign_high[at - 1] + 1 == edge_low[e]:
+            sign_high[at - 1] = edge_high[e]
             continue
-        sign_first[at] = run_first[r]
-        sign_past[at] = run_past[r]
+        sign_low[at] = edge_low[e]
+        sign_high[at] = edge_high[e]
         sign_block[at] = b
         at += 1
     return at
 
 
 @helper
-def _hash(begin, end, is_final, sign_first, sign_past, sign_block):  # type: ignore[no-untyped-def]
+def _hash(begin, end, is_final, sign_low, sign_high, sign_block):  # type: ignore[no-untyped-def]
     """Of a signature; the multiplier is that of Fibonacci hashing (2^64 over the golden ratio)."""
     value = np.uint64(is_final)
     for k in range(begin, end):
         value = (value ^ np.uint64(sign_block[k])) * np.uint64(0x9E3779B97F4A7C15)
         value ^= value >> np.uint64(29)
-        value = (value ^ np.uint64(np.int64(sign_first[k]) << 32 | sign_past[k])) * np.uint64(0x9E3779B97F4A7C15)
+        value = (value ^ np.uint64(np.int64(sign_low[k]) << 32 | sign_high[k])) * np.uint64(0x9E3779B97F4A7C15)
         value ^= value >> np.uint64(32)
     return value
 
 
 @allocating_helper
-def _blocks(run_start, run_first, run_past, run_target, final, n_classes):  # type: ignore[no-untyped-def]
+def _blocks(edge_start, edge_low, edge_high, edge_target, final, n_classes):  # type: ignore[no-untyped-def]
     """(number of blocks, the block of each state, a state of each block); a block holds the states of one language.
 
     What no cycle leads to, as in a trie, is told apart from its ends on: such a state is like another one if both lead
-    to the same blocks by the same classes. O(r) for their runs; refinement is left with what a cycle leads to.
+    to the same blocks by the same classes. O(r) for their edges; refinement is left with what a cycle leads to.
     """
     n = len(final)
-    n_runs = run_start[n]
-    waits = np.zeros(n, np.int32)  # runs into a state from those that a cycle may lead to
-    for r in range(n_runs):
-        waits[run_target[r]] += 1
+    n_edges = edge_start[n]
+    waits = np.zeros(n, np.int32)  # edges into a state from those that a cycle may lead to
+    for e in range(n_edges):
+        waits[edge_target[e]] += 1
     order = np.empty(n, np.int32)  # those that no cycle leads to come first, each behind what leads to it
     n_free = 0
     if waits[0] == 0:
@@ -233,8 +233,8 @@ def _blocks(run_start, run_first, run_past, run_target, final, n_classes):  # ty
         n_free = 1
     i = 0
     while i < n_free:
-        for r in range(run_start[order[i]], run_start[order[i] + 1]):
-            t = run_target[r]
+        for e in range(edge_start[order[i]], edge_start[order[i] + 1]):
+            t = edge_target[e]
             waits[t] -= 1
             if waits[t] == 0:
                 order[n_free] = t
@@ -250,13 +250,13 @@ def _blocks(run_start, run_first, run_past, run_target, final, n_classes):  # ty
     leader = np.empty(n, np.int32)
     if n_core > 0:
         n_blocks, found = _core_blocks(
-            order[n_free:], n_core, run_start, run_first, run_past, run_target, final, n_classes, block_of
+            order[n_free:], n_core, edge_start, edge_low, edge_high, edge_target, final, n_classes, block_of
         )
         for b in range(n_blocks):
             leader[b] = found[b]
-    sign_first = np.empty(n_runs, np.int32)
-    sign_past = np.empty(n_runs, np.int32)
-    sign_block = np.empty(n_runs, np.int32)
+    sign_low = np.empty(n_edges, np.int32)
+    sign_high = np.empty(n_edges, np.int32)
+    sign_block = np.empty(n_edges, np.int32)
     sign_start = np.zeros(n + 1, np.int32)
     slots = 16
     while slots < 2 * n:
@@ -269,9 +269,9 @@ def _blocks(run_start, run_first, run_past, run_target, final, n_classes):  # ty
         known = turn if is_core else n_blocks
         begin = sign_start[known]
         end = _signature(
-            s, begin, run_start, run_first, run_past, run_target, block_of, sign_first, sign_past, sign_block
+            s, begin, edge_start, edge_low, edge_high, edge_target, block_of, sign_low, sign_high, sign_block
         )
-        slot = np.int64(_hash(begin, end, final[s], sign_first, sign_past, sign_block) & np.uint64(slots - 1))
+        slot = np.int64(_hash(begin, end, final[s], sign_low, sign_high, sign_block) & np.uint64(slots - 1))
         b = np.int32(-1)
         while table[slot] >= 0:
             other = table[slot]
@@ -285,8 +285,8 @@ def _blocks(run_start, run_first, run_past, run_target, final, n_classes):  # ty
                 while (
                     j < end - begin
                     and sign_block[begin + j] == sign_block[k + j]
-                    and sign_first[begin + j] == sign_first[k + j]
-                    and sign_past[begin + j] == sign_past[k + j]
+                    and sign_low[begin + j] == sign_low[k + j]
+                    and sign_high[begin + j] == sign_high[k + j]
                 ):
                     j += 1
                 if j == end - begin:
@@ -307,63 +307,53 @@ def _blocks(run_start, run_first, run_past, run_target, final, n_classes):  # ty
 
 @allocating_helper
 def minimized(
-    edge_start: Int32Array, edge_class: Int32Array, edge_target: Int32Array, final: Uint8Array, n_classes: int
-) -> tuple[int, Int32Array, Int32Array, Int32Array, Uint8Array]:
-    """The minimal DFA of a trimmed one; state 0 is the start, and each state's edges are in the order of classes.
+    edge_start: Int32Array,
+    edge_low: Int32Array,
+    edge_high: Int32Array,
+    edge_target: Int32Array,
+    final: Uint8Array,
+    n_classes: int,
+    n_bytes: int,
+) -> tuple[int, Int32Array, Int32Array, Int32Array, Int32Array, Uint8Array]:
+    """The minimal DFA of a trimmed one; state 0 is the start, and edges are as in `determinize.Dfa`.
 
-    States are numbered breadth first by class, so equal languages over equal classes give equal arrays.
-    Returns (states, edge_start, edge_class, edge_target, final flags), the arrays with room to spare.
+    The first `n_bytes` classes are of bytes. States are numbered breadth first by class, so equal languages over equal
+    classes give equal arrays. Returns (states, edge_start, edge_low, edge_high, edge_target, final flags), the arrays
+    with room to spare.
     """
-    n = len(final)
-    m = edge_start[n]
-    # Runs of classes: the first one, that after the last, and where they lead.
-    run_start = np.empty(n + 1, np.int32)
-    run_first = np.empty(m, np.int32)
-    run_past = np.empty(m, np.int32)
-    run_target = np.empty(m, np.int32)
-    n_runs = 0
-    for s in range(n):
-        run_start[s] = n_runs
-        t = np.int32(-1)
-        after = np.int32(-1)
-        for k in range(edge_start[s], edge_start[s + 1]):
-            if edge_target[k] != t or edge_class[k] != after:
-                t = edge_target[k]
-                run_first[n_runs] = edge_class[k]
-                run_target[n_runs] = t
-                n_runs += 1
-            after = edge_class[k] + np.int32(1)
-            run_past[n_runs - 1] = after
-    run_start[n] = n_runs
-    n_blocks, block_of, leader = _blocks(run_start, run_first, run_past, run_target, final, n_classes)
+    n_blocks, block_of, leader = _blocks(edge_start, edge_low, edge_high, edge_target, final, n_classes)
     # Number the blocks breadth first from the start's.
     number = np.full(n_blocks, -1, np.int32)
     queue = np.empty(n_blocks, np.int32)
     number[block_of[0]] = 0
     queue[0] = block_of[0]
     count = 1
+    n_edges = edge_start[len(final)]
     out_start = np.zeros(n_blocks + 1, np.int32)
-    out_class = np.empty(m, np.int32)
-    out_target = np.empty(m, np.int32)
+    out_low = np.empty(n_edges, np.int32)
+    out_high = np.empty(n_edges, np.int32)
+    out_target = np.empty(n_edges, np.int32)
     out_final = np.zeros(n_blocks, np.uint8)
     n_out = 0
     i = 0
     while i < count:
         s = leader[queue[i]]
         out_final[i] = final[s]
-        t = np.int32(-1)
-        to = np.int32(-1)
-        for k in range(edge_start[s], edge_start[s + 1]):
-            if edge_target[k] != t:
-                t = edge_target[k]
-                if number[block_of[t]] < 0:
-                    number[block_of[t]] = count
-                    queue[count] = block_of[t]
-                    count += 1
-                to = number[block_of[t]]
-            out_class[n_out] = edge_class[k]
+        for e in range(edge_start[s], edge_start[s + 1]):
+            b = block_of[edge_target[e]]
+            if number[b] < 0:
+                number[b] = count
+                queue[count] = b
+                count += 1
+            to = number[b]
+            low = edge_low[e]
+            if n_out > out_start[i] and out_target[n_out - 1] == to and out_high[n_out - 1] + 1 == low < n_bytes:
+                out_high[n_out - 1] = edge_high[e]
+                continue
+            out_low[n_out] = low
+            out_high[n_out] = edge_high[e]
             out_target[n_out] = to
             n_out += 1
         i += 1
         out_start[i] = n_out
-    return count, out_start, out_class, out_target, out_final
+    return count, out_start, out_low, out_high, out_target, out_final

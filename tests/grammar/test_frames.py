@@ -142,10 +142,18 @@ def test_dfas_of_nets_are_those_of_positions(found: Rules) -> None:
         assert one.columns(0, symbols.alphabet).tolist() == other_one.columns(0, symbols.alphabet).tolist()
         assert one.final.tolist() == other_one.final.tolist()
         for dfa in (one, other_one):
-            # A state has an edge for each class that leads on, in their order, and no more is kept.
-            expected_edges = [(s, c) for s, row in enumerate(dfa.delta.tolist()) for c, t in enumerate(row) if t >= 0]
+            # Neighbouring classes of bytes that lead to one state are one edge, a symbol has its own, all in order.
+            n_bytes = dfa.class_of[255] + 1
+            expected_edges: list[list[int]] = []
+            for state, row in enumerate(dfa.delta.tolist()):
+                for c, target in enumerate(row):
+                    if c and c < n_bytes and target >= 0 and target == row[c - 1]:
+                        expected_edges[-1][2] = c
+                    elif target >= 0:
+                        expected_edges.append([state, c, c, target])
             source = np.repeat(np.arange(dfa.n_states), np.diff(dfa.edge_start))
-            assert list(zip(source.tolist(), dfa.edge_class.tolist(), strict=True)) == expected_edges
+            columns = (source, dfa.edge_low, dfa.edge_high, dfa.edge_target)
+            assert np.stack(columns, axis=1).tolist() == expected_edges
 
 
 class Spy:
