@@ -74,7 +74,26 @@ def compile_frames(rules: Mapping[str, Expression], start: str, limits: Limits, 
     """The automaton of a grammar of frames. Raises `GrammarError`, and `NotFlat` for what is left to `recursive`."""
     if start not in rules or not contains(rules[start], Reference):
         raise NotFlat(start)
-    nets = Nets(limits)
+    try:
+        return _compiled(rules, start, limits, absent, {})
+    except _Dead as found:  # once more without them: all others have strings that do not need them
+        return _compiled(rules, start, limits, absent, found.rules)
+
+
+class _Dead(Exception):
+    """`rules`: those that match nothing but perhaps the empty string, and whether they match that. None may be called.
+
+    Most grammars have none, and which rules they are is known only when all frames are linked.
+    """
+
+    def __init__(self, rules: dict[str, bool]) -> None:
+        self.rules = rules
+
+
+def _compiled(
+    rules: Mapping[str, Expression], start: str, limits: Limits, absent: frozenset[int], dead: dict[str, bool]
+) -> Automaton:
+    nets = Nets(limits, dead)
     flat: list[str] = []
     pieces: dict[str, Piece] = {}
     counted: list[str] = []
@@ -140,8 +159,13 @@ def compile_frames(rules: Mapping[str, Expression], start: str, limits: Limits, 
         recursive=True,
         flags=UTF8 if is_text else 0,
     )
-    if (automaton["frame_length"] == FAR).any():
-        raise NotFlat(start)  # calls of what matches nothing must go
+    lengths = automaton["frame_length"].tolist()
+    if FAR in lengths:
+        lost = {name: bool(nullable[i]) for name, i in number.items() if lengths[i] == FAR}
+        called = {other for name in counted for other in references(rules[name])}
+        if dead or not lost or start in lost or not called.isdisjoint(lost):
+            raise NotFlat(start)
+        raise _Dead(lost)
     return automaton
 
 

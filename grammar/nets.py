@@ -8,6 +8,7 @@ i-th rule that this rule refers to, so that a net depends on nothing but the rul
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -49,11 +50,13 @@ class Nets:
     """The nets of rules, added one by one; net `i` has the edges, skips and words from ``edge_at[i]`` on, and so on.
 
     `edges`: rows (source, low, high, target); `skips`: (source, target); `words`: (source, where its bytes begin in
-    `text`, how many there are, target). Of each net state 0 is the start and state 1 the end.
+    `text`, how many there are, target). Of each net state 0 is the start and state 1 the end. `dead`: rules that match
+    nothing but perhaps the empty string, and whether they match that; they are not called.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, dead: Mapping[str, bool] | None = None) -> None:
         self._limits = limits
+        self._dead = dead or {}
         self.edges, self.skips, self.words = array("i"), array("i"), array("i")
         self.text = bytearray()
         self.edge_at, self.skip_at, self.word_at = array("q", [0]), array("q", [0]), array("q", [0])
@@ -119,6 +122,10 @@ class Nets:
         elif kind is Reference:
             rule = node.rule  # type: ignore[attr-defined]
             symbol = self._symbols.get(rule)
+            if symbol is None and rule in self._dead:
+                if self._dead[rule]:
+                    self.skips.extend((start, end))
+                return
             if symbol is None:
                 symbol = self._symbols[rule] = 256 + len(self._symbols)
             self.edges.extend((start, symbol, symbol, end))

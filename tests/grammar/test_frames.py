@@ -248,11 +248,42 @@ def test_few_copies_of_something_large_are_counted() -> None:
     walk(stepmask.compile(frames_grammar(found), BYTES, use_cache=False), Earley(found, "S"), random.Random(0), 90)
 
 
+def test_calls_of_what_matches_nothing_are_left_out() -> None:
+    """A rule that never ends, one that calls it and one of the empty string alone: the frames are those without."""
+    dead: Rules = {
+        "S": seq(b"<", alt(seq(b"a", ref("T")), seq(b"b", ref("E"), b"c"), seq(ref("U"), b"d"), ref("S")), b">"),
+        "T": seq(b"(", ref("T"), b")"),
+        "U": alt(seq(b"u", ref("T")), seq(ref("T"), ref("S"))),
+        "E": seq(ref("F"), b""),
+        "F": alt(b"", ref("T")),
+    }
+    automaton = frames.compile_frames(dead, "S", Limits(), frozenset())
+    plain: Rules = {"S": seq(b"<", alt(b"bc", ref("S")), b">")}
+    assert automaton.buffer.tobytes() == frames.compile_frames(plain, "S", Limits(), frozenset()).buffer.tobytes()
+    for seed in range(5):
+        walk(stepmask.compile(frames_grammar(dead), BYTES, use_cache=False), Earley(dead, "S"), random.Random(seed), 9)
+
+
 def test_what_flat_nets_do_not_have_goes_the_other_way() -> None:
-    dead: Rules = {"S": alt(seq(b"a", ref("T")), b"b"), "T": seq(b"(", ref("T"), b")")}
+    never: Rules = {"S": seq(b"a", ref("T")), "T": seq(b"(", ref("T"), b")")}
     with pytest.raises(NotFlat):
-        frames.compile_frames(dead, "S", Limits(), frozenset())
-    walk(stepmask.compile(frames_grammar(dead), BYTES, use_cache=False), Earley(dead, "S"), random.Random(0), 3)
+        frames.compile_frames(never, "S", Limits(), frozenset())
+    with pytest.raises(GrammarUnsatisfiable):
+        compile_grammar(frames_grammar(never))
+    item = seq(b"[", alt(ref("T"), ref("S")), b"]")
+    counted: Rules = {
+        "R": seq(b"<", ref("S"), b">"),
+        "S": alt(seq(b"(", rep(item, 1, 500), b")"), b"x"),
+        "T": seq(b"t", ref("T")),
+    }
+    with pytest.raises(NotFlat):  # a rule that counts is made with the calls that it has
+        frames.compile_frames(counted, "R", Limits(), frozenset())
+    walk(
+        stepmask.compile(frames_grammar(counted, "R"), BYTES, use_cache=False),
+        Earley(counted, "R"),
+        random.Random(0),
+        9,
+    )
 
 
 #: Languages of their own that look around, beside the same without.
