@@ -13,6 +13,8 @@ from .minimize import minimized
 from .position import Int32Array, PositionAutomaton, Uint8Array, grown, trimmed
 
 _NO_WORK_LEFT = -2
+#: So many edges of a position are brought in order, which spares most sets of one position the general way.
+_SORTED_EDGES = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -444,12 +446,24 @@ def determinized(
         class_of[a] = n_classes - 1
     low_class = np.empty(len(low), np.int32)
     high_class = np.empty(len(low), np.int32)
-    for e in range(len(low)):
-        low_class[e] = class_of[low[e]]
-        high_class[e] = class_of[high[e]]
+    sorted_target = np.empty(len(low), np.int32)
+    for s in range(len(final)):
+        begin = edge_start[s]
+        is_short = edge_start[s + 1] - begin <= _SORTED_EDGES
+        for e in range(begin, edge_start[s + 1]):
+            c = class_of[low[e]]
+            k = e
+            while is_short and k > begin and low_class[k - 1] > c:
+                low_class[k] = low_class[k - 1]
+                high_class[k] = high_class[k - 1]
+                sorted_target[k] = sorted_target[k - 1]
+                k -= 1
+            low_class[k] = c
+            high_class[k] = class_of[high[e]]
+            sorted_target[k] = target[e]
     n_bytes = class_of[256] if alphabet > 256 else n_classes
     count, out_start, out_low, out_high, out_target, out_final = _subsets(
-        edge_start, low_class, high_class, target, final, n_classes, n_bytes, max_states, max_work
+        edge_start, low_class, high_class, sorted_target, final, n_classes, n_bytes, max_states, max_work
     )
     if count >= 0:
         count, out_start, out_low, out_high, out_target, out_final = minimized(
