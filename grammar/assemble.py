@@ -34,7 +34,7 @@ class Frame:
     def symbols(self) -> list[int]:
         """The tokens and calls on its edges, ascending."""
         alive = np.zeros(len(self.dfa.first_of), np.bool_)
-        alive[self.dfa.edge_class] = True
+        alive[self.dfa.edge_low] = True  # each symbol has an edge of its own
         found: list[int] = (256 + np.flatnonzero(alive[self.dfa.class_of[256:]])).tolist()
         return found
 
@@ -74,7 +74,8 @@ def frames_of(frames: list[Frame], callee: list[int], token: list[int]) -> Frame
         ends([dfa.n_states for dfa in dfas]),
         ends([len(dfa.class_of) for dfa in dfas]),
         edge_starts(dfas, np.zeros(1, np.int64)),
-        np.concatenate([dfa.edge_class for dfa in dfas]),
+        np.concatenate([dfa.edge_low for dfa in dfas]),
+        np.concatenate([dfa.edge_high for dfa in dfas]),
         np.concatenate([dfa.edge_target for dfa in dfas]),
         np.concatenate([dfa.final for dfa in dfas]),
         np.concatenate([dfa.class_of for dfa in dfas]),
@@ -112,7 +113,7 @@ def edge_starts(dfas: list[Dfa], before: npt.NDArray[np.int64]) -> npt.NDArray[n
     parts, end = [before], int(before[-1])
     for dfa in dfas:
         parts.append(dfa.edge_start[1:] + np.int64(end))
-        end += len(dfa.edge_class)
+        end += len(dfa.edge_low)
     return np.concatenate(parts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -32,6 +33,7 @@ from .limits import Limits
 from .members import Operation, Part
 from .position import END_SKIP, LOOKAHEAD, START_SKIP, Net, PositionAutomaton
 from .product import intersection, resolve_lookaheads
+from .remembered import Remembered
 from .simplify import contains, place_of
 from .utf8 import fragment
 
@@ -228,28 +230,69 @@ class _Builder:
         return net.repeat_part(edges, skips, start, end, count)
 
 
+#: Languages of their own whose automata are remembered: so many, and so many bytes of them. A schema's are asked for
+#: when it is read, which tells whether it has strings, and when it is compiled, and its conditions share operands.
+REMEMBERED_LANGUAGES, REMEMBERED_BYTES = 1024, 16 << 20
+REMEMBERED: Remembered[tuple[Expression, Limits, bool], PositionAutomaton] = Remembered(
+    REMEMBERED_LANGUAGES, REMEMBERED_BYTES
+)
+
+
 def closed_positions(node: Expression, limits: Limits) -> PositionAutomaton:
     """The automaton of an expression that is a language of its own: anchors and lookaheads within see only it.
 
     So are the operands of intersections and complements.
     """
+    return _remembered(node, limits, False)
+
+
+def _remembered(node: Expression, limits: Limits, reduced: bool) -> PositionAutomaton:
+    """The automaton of a language of its own; `reduced`: as an operand of an intersection."""
+    key = node, limits, reduced
+    found = REMEMBERED.find(key)
+    if found is None:
+        found = _reduced(_remembered(node, limits, False)) if reduced else _closed_positions(node, limits)
+        REMEMBERED.add(key, found, found.nbytes)
+    return found
+
+
+def _closed_positions(node: Expression, limits: Limits) -> PositionAutomaton:
     if isinstance(node, Intersection):
         operands = node.operands or (ANY_TEXT,)
         if len(operands) == 1:
             return closed_positions(operands[0], limits)
-        result = _reduced(closed_positions(operands[0], limits))
-        for i, operand in enumerate(operands[1:]):
-            if i:
-                result = _reduced(result, _PRODUCT_WORK, _PRODUCT_STATES)
-            other = _reduced(closed_positions(operand, limits))
-            result = intersection(result, other, limits.max_product_states, place_of(node.source))
-        return result
+        parts = [_remembered(operand, limits, True) for operand in operands]
+        try:
+            return _met(parts, limits, node, smallest_first=True)
+        except GrammarTooLarge:
+            if len(parts) == 2:
+                raise
+            return _met(parts, limits, node, smallest_first=False)
     if isinstance(node, Complement):
         dfa = complement_operand(closed_positions(node.operand, limits), 256, limits, node.operand)
         # As large as the operand is allowed to be: within a code point a text is at one of 8 places.
         room = max(limits.max_product_states, 8 * dfa.n_states)
         return intersection(positions_of_dfa(dfa, complement=True), build_positions(ANY_TEXT, limits), room)
     return build_positions(node, limits)
+
+
+def _met(
+    parts: list[PositionAutomaton], limits: Limits, node: Expression, *, smallest_first: bool
+) -> PositionAutomaton:
+    """The intersection of at least two automata, two at a time. Raises `GrammarTooLarge`.
+
+    Mostly it is best to take the smallest two: what counts far, as a bound of the length does, multiplies all that it
+    is met with. Where that passes the limit, their own order may not.
+    """
+    waiting = [(part.n_states if smallest_first else 0, number, part) for number, part in enumerate(parts)]
+    heapq.heapify(waiting)
+    while True:
+        _, number, left = heapq.heappop(waiting)
+        result = intersection(left, heapq.heappop(waiting)[2], limits.max_product_states, place_of(node.source))
+        if not waiting:
+            return result
+        result = _reduced(result, _PRODUCT_WORK, _PRODUCT_STATES)
+        heapq.heappush(waiting, (result.n_states if smallest_first else 0, number, result))
 
 
 def _reduced(

@@ -8,8 +8,6 @@ have members in any order.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -38,6 +36,7 @@ from .loops import loop_classes, without_absent
 from .members import FAR
 from .nets import Apart, Nets, NotFlat
 from .recursive import RuleFrames, rule_frames
+from .remembered import Remembered
 from .rule_dfas import RuleDfas, rule_dfas
 from .rule_graph import references
 from .simplify import Simplifier, children, contains, place_of
@@ -65,47 +64,36 @@ class Piece:
         return sum(frame.dfa.nbytes for frame in self.made.frames)
 
 
-class Remembered:
-    """Rules without calls that were made, by the identity of the rule: the least recently used ones are forgotten."""
-
-    def __init__(self, entries: int, nbytes: int) -> None:
-        self._entries, self._most_bytes = entries, nbytes
-        # The bodies are kept alive by their pieces, so that no other object gets the identity of one.
-        self._known: OrderedDict[tuple[int, Limits, frozenset[int]], Piece] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-        #: Rules made, for reports and tests.
-        self.made = 0
-
-    def find(self, body: Expression, limits: Limits, absent: frozenset[int]) -> Piece | None:
-        """The frames of a rule, if it is remembered."""
-        key = id(body), limits, absent
-        with self._lock:
-            piece = self._known.get(key)
-            if piece is not None:
-                self._known.move_to_end(key)
-            return piece
-
-    def add(self, piece: Piece, limits: Limits, absent: frozenset[int]) -> None:
-        """Remember a rule."""
-        key = id(piece.body), limits, absent
-        with self._lock:
-            self.made += 1
-            if key not in self._known:
-                self._known[key] = piece
-                self._bytes += piece.nbytes
-            while len(self._known) > self._entries or (self._bytes > self._most_bytes and len(self._known) > 1):
-                self._bytes -= self._known.popitem(last=False)[1].nbytes
-
-
-REMEMBERED = Remembered(REMEMBERED_RULES, REMEMBERED_BYTES)
+#: What a rule's frames depend on: the rule, by its identity, limits, bytes that no token has.
+PieceKey = tuple[int, Limits, frozenset[int]]
+# The bodies are kept alive by their pieces, so that no other object gets the identity of one.
+REMEMBERED: Remembered[PieceKey, Piece] = Remembered(REMEMBERED_RULES, REMEMBERED_BYTES)
 
 
 def compile_frames(rules: Mapping[str, Expression], start: str, limits: Limits, absent: frozenset[int]) -> Automaton:
     """The automaton of a grammar of frames. Raises `GrammarError`, and `NotFlat` for what is left to `recursive`."""
     if start not in rules or not contains(rules[start], Reference):
         raise NotFlat(start)
-    nets = Nets(limits)
+    try:
+        return _compiled(rules, start, limits, absent, {})
+    except _Dead as found:  # once more without them: all others have strings that do not need them
+        return _compiled(rules, start, limits, absent, found.rules)
+
+
+class _Dead(Exception):
+    """`rules`: those that match nothing but perhaps the empty string, and whether they match that. None may be called.
+
+    Most grammars have none, and which rules they are is known only when all frames are linked.
+    """
+
+    def __init__(self, rules: dict[str, bool]) -> None:
+        self.rules = rules
+
+
+def _compiled(
+    rules: Mapping[str, Expression], start: str, limits: Limits, absent: frozenset[int], dead: dict[str, bool]
+) -> Automaton:
+    nets = Nets(limits, dead)
     flat: list[str] = []
     pieces: dict[str, Piece] = {}
     counted: list[str] = []
@@ -115,10 +103,11 @@ def compile_frames(rules: Mapping[str, Expression], start: str, limits: Limits, 
         if name not in rules:
             raise GrammarError(f"there is no rule {name!r}")
         body = rules[name]
-        piece = REMEMBERED.find(body, limits, absent)
+        key = id(body), limits, absent
+        piece = REMEMBERED.find(key)
         if piece is None and _is_worth_remembering(body):
             piece = make_piece(name, body, {}, limits, absent)
-            REMEMBERED.add(piece, limits, absent)
+            REMEMBERED.add(key, piece, piece.nbytes)
         if piece is not None:
             pieces[name] = piece
             continue
@@ -170,8 +159,13 @@ def compile_frames(rules: Mapping[str, Expression], start: str, limits: Limits, 
         recursive=True,
         flags=UTF8 if is_text else 0,
     )
-    if (automaton["frame_length"] == FAR).any():
-        raise NotFlat(start)  # calls of what matches nothing must go
+    lengths = automaton["frame_length"].tolist()
+    if FAR in lengths:
+        lost = {name: bool(nullable[i]) for name, i in number.items() if lengths[i] == FAR}
+        called = {other for name in counted for other in references(rules[name])}
+        if dead or not lost or start in lost or not called.isdisjoint(lost):
+            raise NotFlat(start)
+        raise _Dead(lost)
     return automaton
 
 
@@ -190,7 +184,8 @@ def _joined(made: RuleDfas, others: list[Frame], callees: list[list[int]]) -> Fr
         np.concatenate([made.state_at[:-1], ends([dfa.n_states for dfa in dfas], int(made.state_at[-1]))]),
         np.concatenate([made.class_at[:-1], ends([len(dfa.class_of) for dfa in dfas], int(made.class_at[-1]))]),
         edge_starts(dfas, made.edge_start),
-        np.concatenate([made.edge_class, *(dfa.edge_class for dfa in dfas)]),
+        np.concatenate([made.edge_low, *(dfa.edge_low for dfa in dfas)]),
+        np.concatenate([made.edge_high, *(dfa.edge_high for dfa in dfas)]),
         np.concatenate([made.edge_target, *(dfa.edge_target for dfa in dfas)]),
         np.concatenate([made.final, *(dfa.final for dfa in dfas)]),
         np.concatenate([made.class_of, *(dfa.class_of for dfa in dfas)]),

@@ -10,7 +10,7 @@ from .members import FAR
 
 
 @allocating_helper
-def _measure(edge_start, edge_class, edge_target, first_state, n, final, weight, distance):  # type: ignore[no-untyped-def]
+def _measure(edge_start, edge_low, edge_target, first_state, n, final, weight, distance):  # type: ignore[no-untyped-def]
     """Set `distance` to the least weight from each of a frame's `n` states to a final one; whether it has no cycle.
 
     Neighbouring edges that lead to one state with one weight are one edge.
@@ -26,9 +26,9 @@ def _measure(edge_start, edge_class, edge_target, first_state, n, final, weight,
         own = np.int64(-1)
         before = total
         for k in range(edge_start[first_state + s], edge_start[first_state + s + 1]):
-            if edge_target[k] != t or weight[edge_class[k]] != own:
+            if edge_target[k] != t or weight[edge_low[k]] != own:
                 t = edge_target[k]
-                own = weight[edge_class[k]]
+                own = weight[edge_low[k]]
                 back_start[t + 1] += 1
                 kept[total] = k - begin
                 kept_source[total] = s
@@ -43,7 +43,7 @@ def _measure(edge_start, edge_class, edge_target, first_state, n, final, weight,
         k = begin + kept[i]
         t = edge_target[k]
         source[place[t]] = kept_source[i]
-        cost[place[t]] = weight[edge_class[k]]
+        cost[place[t]] = weight[edge_low[k]]
         place[t] += 1
     queue = np.empty(n + 1, np.int32)  # a ring: a state is in it at most once
     queued = np.zeros(n, np.uint8)
@@ -97,7 +97,7 @@ def frame_lengths(  # type: ignore[no-untyped-def]
     state_at,
     class_at,
     edge_start,
-    edge_class,
+    edge_low,
     edge_target,
     final,
     class_of,
@@ -170,7 +170,7 @@ def frame_lengths(  # type: ignore[no-untyped-def]
                 other = callee[symbol_at[f] + k]
                 weight[class_of[class_at[f] + 256 + k]] = length[other] if other >= 0 else 0
             n = state_at[f + 1] - state_at[f]
-            no_cycle = _measure(edge_start, edge_class, edge_target, state_at[f], n, final, weight, distance)
+            no_cycle = _measure(edge_start, edge_low, edge_target, state_at[f], n, final, weight, distance)
             if f == 0:
                 acyclic = no_cycle
             # A counter's frame must have one item at least: it never matches the empty string.

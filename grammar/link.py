@@ -21,7 +21,7 @@ Int64Array = npt.NDArray[np.int64]
 class Frames:
     """All frames of a grammar, the root first, one behind the other; frame `f` has the states from ``state_at[f]`` on.
 
-    `edge_start` int64[states + 1], `edge_class`, `edge_target` are as in `Dfa`, targets being a frame's own states;
+    `edge_start` int64[states + 1], `edge_low`, `edge_high`, `edge_target` are as in `Dfa`, targets being a frame's own;
     `class_of`, from ``class_at[f]`` on: class of each byte and then of each symbol of the frame; `callee` int32: by
     frame and symbol, the frame that it calls, or -1; `token`: the number of the token that it is, or -1. `kind`,
     `minimum`, `maximum` as in `Automaton`; `guards`: what frames of members ask of their registers, by frame.
@@ -30,7 +30,8 @@ class Frames:
     state_at: Int64Array
     class_at: Int64Array
     edge_start: Int64Array
-    edge_class: Int32Array
+    edge_low: Int32Array
+    edge_high: Int32Array
     edge_target: Int32Array
     final: Uint8Array
     class_of: Int32Array
@@ -55,8 +56,9 @@ def link(frames: Frames) -> tuple[dict[str, npt.NDArray[Any]], int, bool]:
 
     A frame without a string has the length `FAR`.
     """
-    edges = frames.edge_start, frames.edge_class, frames.edge_target
-    columns = frames.state_at, frames.class_at, *edges, frames.final
+    at = frames.state_at, frames.class_at, frames.edge_start
+    short = *at, frames.edge_low, frames.edge_target, frames.final
+    columns = *at, frames.edge_low, frames.edge_high, frames.edge_target, frames.final
     lengths = np.full(len(frames.kind), FAR, np.int64)
     fixed = np.zeros(len(frames.kind), np.uint8)
     fixed[list(frames.guards)] = 1
@@ -64,7 +66,7 @@ def link(frames: Frames) -> tuple[dict[str, npt.NDArray[Any]], int, bool]:
     changed = True
     while changed:
         acyclic = frame_lengths(
-            *columns, frames.class_of, frames.callee, frames.kind, frames.minimum, fixed, lengths, distance
+            *short, frames.class_of, frames.callee, frames.kind, frames.minimum, fixed, lengths, distance
         )
         changed = False
         for number, guards in frames.guards.items():  # the length of a list of members is found otherwise
@@ -132,7 +134,7 @@ def _refined(byte_class, n, class_of, begin, column, pairs, numbers, turn):  # t
 
 @allocating_helper
 def _symbol_edges(  # type: ignore[no-untyped-def]
-    state_at, class_at, edge_start, edge_class, edge_target, class_of, numbers, state_flags, flag
+    state_at, class_at, edge_start, edge_low, edge_target, class_of, numbers, state_flags, flag
 ):
     """(start, number, target) of the edges on the symbols with numbers, sorted by state and number; sets `flag`."""
     n_frames = len(class_at) - 1
@@ -152,10 +154,10 @@ def _symbol_edges(  # type: ignore[no-untyped-def]
         for s in range(state_at[f], state_at[f + 1]):
             begin = n
             k = edge_start[s + 1]
-            while k > edge_start[s] and edge_class[k - 1] >= n_bytes:
+            while k > edge_start[s] and edge_low[k - 1] >= n_bytes:
                 k -= 1
             for e in range(k, edge_start[s + 1]):
-                c = edge_class[e]
+                c = edge_low[e]
                 for i in range(first[c], first[c + 1]):
                     own = numbers[symbol_at + i]
                     if own < 0:
@@ -228,12 +230,12 @@ def _next_bytes(state_at, own, kind, final, state_frame, call_start, call_frame,
 
 
 @kernel(
-    "(int64[::1], int64[::1], int64[::1], int32[::1], int32[::1], uint8[::1], int32[::1], int32[::1], int32[::1], "
-    "uint8[::1], int64[::1])",
+    "(int64[::1], int64[::1], int64[::1], int32[::1], int32[::1], int32[::1], uint8[::1], int32[::1], int32[::1], "
+    "int32[::1], uint8[::1], int64[::1])",
     allocates=True,
 )
 def _link(  # type: ignore[no-untyped-def]
-    state_at, class_at, edge_start, edge_class, edge_target, final, class_of, callee, token, kind, distance
+    state_at, class_at, edge_start, edge_low, edge_high, edge_target, final, class_of, callee, token, kind, distance
 ):
     """The number of byte classes, and the sections `_SECTIONS`."""
     n_frames = len(kind)
@@ -255,32 +257,31 @@ def _link(  # type: ignore[no-untyped-def]
     n_dense = 0
     for f in range(n_frames):
         n_bytes = class_of[class_at[f] + 255] + 1
-        members = np.zeros((n_bytes, 4), np.int64)
-        size = np.zeros(n_bytes, np.int32)
-        lowest = np.zeros(n_bytes, np.int32)
-        highest = np.zeros(n_bytes, np.int32)
+        lowest = np.zeros(n_bytes + 1, np.int32)  # bytes of each class, and the end
+        lowest[n_bytes] = 256
         for b in range(255, -1, -1):
-            c = class_of[class_at[f] + b]
-            members[c, b >> 6] |= np.int64(1) << np.int64(b & 63)
-            if size[c] == 0:
-                highest[c] = b
-            size[c] += 1
-            lowest[c] = b
+            lowest[class_of[class_at[f] + b]] = b
         n_rows = 0
         for s in range(state_at[f], state_at[f + 1]):
             state_frame[s] = f
             state_flags[s] = FINAL if final[s] else 0
             n_alive = 0
             past = edge_start[s]  # its edges on symbols come last
-            while past < edge_start[s + 1] and edge_class[past] < n_bytes:
-                c = edge_class[past]
-                n_alive += size[c]
-                for w in range(lowest[c] >> 6, (highest[c] >> 6) + 1):
-                    own[s, w] |= members[c, w]
+            while past < edge_start[s + 1] and edge_low[past] < n_bytes:
+                b = lowest[edge_low[past]]
+                last = lowest[edge_high[past] + 1] - 1
+                n_alive += last - b + 1
+                for w in range(b >> 6, (last >> 6) + 1):
+                    bits = ~np.uint64(0)
+                    if w == b >> 6:
+                        bits &= ~np.uint64(0) << np.uint64(b & 63)
+                    if w == last >> 6:
+                        bits &= ~np.uint64(0) >> np.uint64(63 - (last & 63))
+                    own[s, w] |= np.int64(bits)
                 past += 1
             if n_alive == 1:
                 edges[s] = -2 - n_single
-                single_byte[n_single] = lowest[edge_class[past - 1]]
+                single_byte[n_single] = lowest[edge_low[past - 1]]
                 single_target[n_single] = edge_target[past - 1] + state_at[f]
                 n_single += 1
             elif n_alive > 1:
@@ -292,7 +293,8 @@ def _link(  # type: ignore[no-untyped-def]
                 for c in range(n_rows * n_bytes, (n_rows + 1) * n_bytes):
                     table[c] = -1
                 for k in range(edge_start[s], past):
-                    table[n_rows * n_bytes + edge_class[k]] = edge_target[k]
+                    for c in range(edge_low[k], edge_high[k] + 1):
+                        table[n_rows * n_bytes + c] = edge_target[k]
                 n_rows += 1
         if n_rows > 0:
             _merged_columns(table, n_rows, n_bytes, column)
@@ -301,7 +303,7 @@ def _link(  # type: ignore[no-untyped-def]
     for b in range(255, -1, -1):
         first_of[byte_class[b]] = b
     dense = np.empty(n_dense * count, np.int32)
-    row = np.full(257, -1, np.int32)  # by class of the frame's bytes; all -1 between two states
+    row = np.full(256, -1, np.int32)  # by class of the frame's bytes; all -1 between two states
     before = -1
     for d in range(n_dense):
         s = dense_state[d]
@@ -312,17 +314,18 @@ def _link(  # type: ignore[no-untyped-def]
             for k in range(count):
                 column[k] = class_of[class_at[f] + first_of[k]]
         for k in range(edge_start[s], edge_start[s + 1]):
-            if edge_class[k] < n_bytes:
-                row[edge_class[k]] = edge_target[k] + state_at[f]
+            if edge_low[k] < n_bytes:
+                for c in range(edge_low[k], edge_high[k] + 1):
+                    row[c] = edge_target[k] + state_at[f]
         for k in range(count):
             dense[d * count + k] = row[column[k]]
-        for k in range(edge_start[s], edge_start[s + 1]):
-            row[min(edge_class[k], 256)] = -1
+        for c in range(n_bytes):
+            row[c] = -1
     call_start, call_frame, call_target = _symbol_edges(
-        state_at, class_at, edge_start, edge_class, edge_target, class_of, callee, state_flags, HAS_CALLS
+        state_at, class_at, edge_start, edge_low, edge_target, class_of, callee, state_flags, HAS_CALLS
     )
     token_start, token_symbol, token_target = _symbol_edges(
-        state_at, class_at, edge_start, edge_class, edge_target, class_of, token, state_flags, HAS_TOKENS
+        state_at, class_at, edge_start, edge_low, edge_target, class_of, token, state_flags, HAS_TOKENS
     )
     small = np.empty(n_states, np.int32)
     for s in range(n_states):

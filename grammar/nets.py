@@ -8,6 +8,7 @@ i-th rule that this rule refers to, so that a net depends on nothing but the rul
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from .limits import Limits
 from .loops import is_worth_marking
 from .position import Int32Array, PositionAutomaton, Uint8Array
 from .repeats import PART_IN_RULES
-from .simplify import CONTEXTUAL, Simplifier, contains, place_of
+from .simplify import Simplifier, contains, place_of
 from .text import is_utf8
 from .utf8 import fragment
 
@@ -49,11 +50,13 @@ class Nets:
     """The nets of rules, added one by one; net `i` has the edges, skips and words from ``edge_at[i]`` on, and so on.
 
     `edges`: rows (source, low, high, target); `skips`: (source, target); `words`: (source, where its bytes begin in
-    `text`, how many there are, target). Of each net state 0 is the start and state 1 the end.
+    `text`, how many there are, target). Of each net state 0 is the start and state 1 the end. `dead`: rules that match
+    nothing but perhaps the empty string, and whether they match that; they are not called.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, dead: Mapping[str, bool] | None = None) -> None:
         self._limits = limits
+        self._dead = dead or {}
         self.edges, self.skips, self.words = array("i"), array("i"), array("i")
         self.text = bytearray()
         self.edge_at, self.skip_at, self.word_at = array("q", [0]), array("q", [0]), array("q", [0])
@@ -119,6 +122,10 @@ class Nets:
         elif kind is Reference:
             rule = node.rule  # type: ignore[attr-defined]
             symbol = self._symbols.get(rule)
+            if symbol is None and rule in self._dead:
+                if self._dead[rule]:
+                    self.skips.extend((start, end))
+                return
             if symbol is None:
                 symbol = self._symbols[rule] = 256 + len(self._symbols)
             self.edges.extend((start, symbol, symbol, end))
@@ -230,7 +237,7 @@ class Nets:
     def _closed(self, node: Expression, start: int, end: int) -> None:
         """A part that is a language of its own, by its position automaton."""
         if id(node) not in self._known:
-            if contains(node, (Reference, *CONTEXTUAL)):
+            if contains(node, Reference):
                 raise NotFlat(type(node).__name__)
             positions = build_positions(Simplifier({}, self._limits).simplify(node), self._limits)
             self._known[id(node)] = positions, node  # the node is kept alive, so that no other gets its id

@@ -22,6 +22,9 @@ PLAIN_SKIP, START_SKIP, END_SKIP, LOOKAHEAD = 0, 1, 2, 3
 #: Edges of a position automaton for each position that the limit allows.
 EDGES_PER_POSITION = 32
 
+#: Passes over all states, from the last to the first, in which it is tried to find all of use, about 2 ns a state each.
+_PASSES = 3
+
 Number = TypeVar("Number", bound=np.generic)
 Int32Array = npt.NDArray[np.int32]
 Uint8Array = npt.NDArray[np.uint8]
@@ -44,6 +47,12 @@ class PositionAutomaton:
     @property
     def n_states(self) -> int:
         return len(self.final)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays."""
+        edges = self.edge_start.nbytes + self.low.nbytes + self.high.nbytes + self.target.nbytes
+        return edges + self.final.nbytes
 
     @property
     def is_empty(self) -> bool:
@@ -312,7 +321,10 @@ def eliminated(
 def trimmed_arrays(
     edge_start: Int32Array, low: Int32Array, high: Int32Array, target: Int32Array, final: Uint8Array
 ) -> tuple[int, Int32Array, Int32Array, Int32Array, Int32Array, Uint8Array]:
-    """The number of edges left, and the arrays of the automaton, those of edges with room to spare."""
+    """The number of edges left, and the arrays of the automaton, those of edges with room to spare.
+
+    Where all states are of use the arrays are those given.
+    """
     n = len(final)
     reached = np.zeros(n, np.uint8)
     stack = np.empty(n + 1, np.int32)
@@ -327,15 +339,33 @@ def trimmed_arrays(
                 reached[target[e]] = 1
                 stack[top] = target[e]
                 top += 1
+    alive = np.zeros(n, np.uint8)
+    n_alive = 0
+    # States are mostly numbered along the paths, and mostly all are of use.
+    for _ in range(_PASSES):
+        before = n_alive
+        for s in range(n - 1, -1, -1):
+            if alive[s] or not reached[s]:
+                continue
+            more = final[s] != 0
+            e = edge_start[s]
+            while not more and e < edge_start[s + 1]:
+                more = alive[target[e]] != 0
+                e += 1
+            if more:
+                alive[s] = 1
+                n_alive += 1
+        if n_alive == n:
+            return len(target), edge_start, low, high, target, final
+        if n_alive == before:
+            break
     back_start, back = group(n, target)
     source = np.empty(len(target), np.int32)
     for s in range(n):
         for e in range(edge_start[s], edge_start[s + 1]):
             source[e] = s
-    alive = np.zeros(n, np.uint8)
     for s in range(n):
-        if final[s] and reached[s]:
-            alive[s] = 1
+        if alive[s]:
             stack[top] = s
             top += 1
     while top > 0:

@@ -154,7 +154,8 @@ def unproved(callers: list[Frame], called: dict[int, Frame], rules: list[int] | 
 
     `callers` are the other frames: the root alone, or those of all rules, whose symbols are `rules`.
     """
-    return sorted(_Proof(callers, called, rules or []).failing())
+    # Without calls there is nothing to prove, and tables of all states over all bytes are large.
+    return sorted(_Proof(callers, called, rules or []).failing()) if called else []
 
 
 #: Places where bytes may be read next: (frame, state).

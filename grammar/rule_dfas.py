@@ -28,16 +28,17 @@ _WORK_OF_RULES = 5
 class RuleDfas:
     """DFAs of rules, one behind the other; that of rule `i` has the states from ``state_at[i]`` on.
 
-    `edge_start` int64[states + 1], `edge_class`, `edge_target` are as in `Dfa`, targets being counted within the rule;
-    `class_of`, from ``class_at[i]`` on: the class of each byte and symbol; `final`: flags. `nullable` uint8: rules that
-    match the empty string, which their DFAs do not (but that of the start rule). `failed`: number of a rule that
-    passes a limit, or -1.
+    `edge_start` int64[states + 1], `edge_low`, `edge_high`, `edge_target` are as in `Dfa`, targets being counted within
+    the rule; `class_of`, from ``class_at[i]`` on: the class of each byte and symbol; `final`: flags. `nullable` uint8:
+    rules that match the empty string, which their DFAs do not (but that of the start rule). `failed`: number of a rule
+    that passes a limit, or -1.
     """
 
     state_at: Int64Array
     class_at: Int64Array
     edge_start: Int64Array
-    edge_class: Int32Array
+    edge_low: Int32Array
+    edge_high: Int32Array
     edge_target: Int32Array
     final: Uint8Array
     class_of: Int32Array
@@ -52,7 +53,8 @@ class RuleDfas:
         class_of = self.class_of[self.class_at[number] : self.class_at[number + 1]]
         return Dfa(
             (start - start[0]).astype(np.int32),
-            self.edge_class[start[0] : start[-1]],
+            self.edge_low[start[0] : start[-1]],
+            self.edge_high[start[0] : start[-1]],
             self.edge_target[start[0] : start[-1]],
             self.final[begin:end],
             class_of,
@@ -89,14 +91,15 @@ def rule_dfas(
         _WORK_OF_RULES * limits.max_dfa_work,
         EDGES_PER_POSITION * limits.max_positions,
     )
-    status, failed, state_at, class_at, edge_start, edge_class, edge_target, final, class_of = result
+    status, failed, state_at, class_at, edge_start, edge_low, edge_high, edge_target, final, class_of = result
     n_states = state_at[-1]
     n_edges = edge_start[n_states]
     return RuleDfas(
         state_at,
         class_at,
         edge_start[: n_states + 1],
-        edge_class[:n_edges],
+        edge_low[:n_edges],
+        edge_high[:n_edges],
         edge_target[:n_edges],
         final[:n_states],
         class_of,
@@ -197,7 +200,8 @@ def _rule_dfas(  # type: ignore[no-untyped-def]
     for i in range(n):
         class_at[i + 1] = class_at[i] + 256 + call_at[i + 1] - call_at[i]
     out_start = np.zeros(257, np.int64)
-    out_edge_class = np.empty(1024, np.int32)
+    out_low = np.empty(1024, np.int32)
+    out_high = np.empty(1024, np.int32)
     out_target = np.empty(1024, np.int32)
     out_final = np.empty(256, np.uint8)
     out_class = np.empty(class_at[n], np.int32)
@@ -261,7 +265,7 @@ def _rule_dfas(  # type: ignore[no-untyped-def]
         n_edges, edge_start, low, high, target, final = trimmed_arrays(
             edge_start[: n_positions + 1], low, high, target, final[:n_positions]
         )
-        count, _, dfa_start, dfa_class, dfa_target, final, class_of, _ = determinized(
+        count, _, dfa_start, dfa_low, dfa_high, dfa_target, final, class_of, _ = determinized(
             edge_start, low[:n_edges], high[:n_edges], target[:n_edges], final,
             class_at[i + 1] - class_at[i], max_states + 2 * len(final), max_work,
         )  # fmt: skip
@@ -277,13 +281,15 @@ def _rule_dfas(  # type: ignore[no-untyped-def]
             out_final = grown(out_final, 2 * (first + count))
             out_start = grown(out_start, 2 * (first + count) + 1)
         if begin + dfa_start[count] > len(out_target):
-            out_edge_class = grown(out_edge_class, 2 * (begin + dfa_start[count]))
+            out_low = grown(out_low, 2 * (begin + dfa_start[count]))
+            out_high = grown(out_high, 2 * (begin + dfa_start[count]))
             out_target = grown(out_target, 2 * (begin + dfa_start[count]))
         for k in range(count):
             out_final[first + k] = final[k]
             out_start[first + k + 1] = begin + dfa_start[k + 1]
         for k in range(dfa_start[count]):
-            out_edge_class[begin + k] = dfa_class[k]
+            out_low[begin + k] = dfa_low[k]
+            out_high[begin + k] = dfa_high[k]
             out_target[begin + k] = dfa_target[k]
         i += 1
-    return status, i, state_at, class_at, out_start, out_edge_class, out_target, out_final, out_class
+    return status, i, state_at, class_at, out_start, out_low, out_high, out_target, out_final, out_class

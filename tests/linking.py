@@ -30,7 +30,9 @@ class Unlinked:
             own = range(len(class_of) - 256)
             for s in range(first, self.starts[f + 1]):
                 edges = slice(frames.edge_start[s], frames.edge_start[s + 1])
-                row = dict(zip(frames.edge_class[edges].tolist(), frames.edge_target[edges].tolist(), strict=True))
+                columns = (frames.edge_low[edges], frames.edge_high[edges], frames.edge_target[edges])
+                runs = zip(*(column.tolist() for column in columns), strict=True)
+                row = {c: target for low, high, target in runs for c in range(low, high + 1)}
                 self.frame_of.append(f)
                 targets = [row.get(c, -1) for c in class_of]
                 self.bytes.append({b: first + targets[b] for b in range(256) if targets[b] >= 0})

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import expression_matches
 
+from stepmask.grammar import build
 from stepmask.grammar.build import build_positions, closed_positions
 from stepmask.grammar.determinize import determinize
+from stepmask.grammar.errors import GrammarTooLarge
 from stepmask.grammar.expression import (
     ANY_CHARACTER,
     Alternation,
@@ -23,6 +27,8 @@ from stepmask.grammar.expression import (
 )
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.position import PositionAutomaton
+from stepmask.grammar.product import intersection
+from stepmask.grammar.remembered import Remembered
 
 
 def test_products_are_of_minimal_automata() -> None:
@@ -35,6 +41,82 @@ def test_products_are_of_minimal_automata() -> None:
     assert alone > 10 and product.n_states <= 5 * 31
     with_one = closed_positions(Intersection((words,)), Limits())
     assert with_one.n_states == alone
+
+
+class Products:
+    """The states of all products, as they are made."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.states: list[int] = []
+        monkeypatch.setattr(build, "intersection", self)
+        monkeypatch.setattr(build, "REMEMBERED", Remembered(100, 1 << 20))
+
+    def __call__(self, *arguments: Any) -> PositionAutomaton:
+        result = intersection(*arguments)
+        self.states.append(result.n_states)
+        return result
+
+
+def found_somewhere(text: bytes) -> Expression:
+    return Sequence((Repeat(LETTER, 0, None), Bytes(text), Repeat(LETTER, 0, None)))
+
+
+LETTER = Characters(((97, 122),))
+WORDS = (b"ab", b"bc", b"ca", b"dd", b"ed")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_counts_far_is_met_last(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound of the length multiplies all that it is met with, wherever it stands among the conditions."""
+    made = Products(monkeypatch)
+    far = Repeat(LETTER, 0, 300)
+    operands = [found_somewhere(word) for word in WORDS]
+    operands.insert(0 if first else len(operands), far)
+    result = closed_positions(Intersection(tuple(operands)), Limits())
+    assert len(made.states) == len(WORDS)
+    assert made.states[-1] == result.n_states > 10_000
+    assert sum(made.states[:-1]) < 500
+
+
+def test_where_the_smallest_two_pass_a_limit_their_own_order_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Products(monkeypatch)
+    long = Alternation(tuple(Bytes(bytes((97 + i, 97 + j)) * 12) for i in range(3) for j in range(3)))
+    counts = [Repeat(Repeat(LETTER, k, k), 0, None) for k in (29, 31)]
+    language = Intersection((counts[0], long, counts[1]))
+    with pytest.raises(GrammarTooLarge):
+        closed_positions(Intersection(tuple(counts)), Limits(max_product_states=800))
+    result = closed_positions(language, Limits(max_product_states=800))
+    assert result.is_empty
+    assert closed_positions(language, Limits()).is_empty
+    assert made.states
+    pair = Intersection((*counts, long))
+    with pytest.raises(GrammarTooLarge):
+        closed_positions(pair, Limits(max_product_states=800))
+
+
+def test_equal_languages_are_made_once() -> None:
+    def language() -> Expression:
+        return Intersection((Repeat(Characters(((97, 99),)), 1, 7), Complement(Bytes(b"abcabca"))))
+
+    first = closed_positions(language(), Limits())
+    assert closed_positions(language(), Limits()) is first
+    assert closed_positions(language(), Limits(max_product_states=199_999)) is not first
+    with pytest.raises(GrammarTooLarge):
+        closed_positions(language(), Limits(max_product_states=5))
+
+
+@settings(deadline=None)
+@given(st.lists(st.deferred(lambda: LANGUAGES), min_size=3, max_size=5))
+def test_many_operands(operands: list[Expression]) -> None:
+    """In whatever order they are met, the strings are those of all."""
+    language = Intersection(tuple(operands))
+    node, limits = language, Limits()
+    parts = [closed_positions(operand, limits) for operand in operands]
+    found = [build._met(parts, limits, node, smallest_first=flag) for flag in (True, False)]
+    for length in range(6):
+        for text in map(bytes, itertools.product(b"ab", repeat=length)):
+            wanted = all(expression_matches(operand, text) for operand in operands)
+            assert [matches(positions, text) for positions in found] == [wanted, wanted]
 
 
 @pytest.mark.parametrize("maximum", [1, 4, 5, 30])
@@ -106,7 +188,7 @@ def test_edges_are_in_the_order_of_classes_whatever_the_order_of_options() -> No
         dfa = determinize(build_positions(Alternation(tuple(map(Bytes, order))), Limits()), 256, 100, 10_000)
         assert dfa is not None
         for begin, end in itertools.pairwise(dfa.edge_start.tolist()):
-            classes = dfa.edge_class[begin:end].tolist()
-            assert classes == sorted(set(classes))
+            low, high = dfa.edge_low[begin:end].tolist(), dfa.edge_high[begin:end].tolist()
+            assert all(map(int.__le__, low, high)) and all(map(int.__lt__, high, low[1:]))
         tables.append((dfa.delta.tolist(), dfa.final.tolist()))
     assert tables[0] == tables[1] == tables[2]

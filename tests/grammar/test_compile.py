@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from oracles import ReferenceMatcher, expression_matches
 
 from stepmask.grammar import literals, repeats
+from stepmask.grammar.assemble import Frame
 from stepmask.grammar.automaton import (
     CALLS,
     COUNTER,
@@ -28,7 +29,9 @@ from stepmask.grammar.automaton import (
     TOKENS,
     Automaton,
 )
+from stepmask.grammar.build import build_positions
 from stepmask.grammar.compile import compile_grammar
+from stepmask.grammar.determinize import determinize
 from stepmask.grammar.errors import GrammarError, GrammarTooLarge, GrammarUnsatisfiable
 from stepmask.grammar.expression import (
     ANY_CHARACTER,
@@ -53,6 +56,7 @@ from stepmask.grammar.expression import (
 )
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.regex import regex
+from stepmask.grammar.repeats import unproved
 
 AB = Characters(((97, 98),))
 LOWER = Characters(((97, 122),))
@@ -448,3 +452,11 @@ def test_finite_languages_are_marked() -> None:
     assert compile_grammar(regex("a?(b|cd){2}")).flags & FINITE
     assert not compile_grammar(regex("a+")).flags & FINITE
     assert not compile_grammar(regex(r"\w{1,1000}")).flags & FINITE  # finite, but not one frame
+
+
+def test_where_nothing_is_counted_no_table_is_made() -> None:
+    """Over all bytes that of a large automaton takes hundreds of megabytes."""
+    dfa = determinize(build_positions(Bytes(b"abc"), Limits()), 256, 10, 100)
+    assert dfa is not None
+    assert unproved([Frame(dfa)], {}) == []
+    assert "delta" not in vars(dfa)

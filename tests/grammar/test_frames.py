@@ -14,16 +14,29 @@ from linking import as_lists, linked
 from random_rules import alt, ref, rep, rules, seq
 
 import stepmask
-from stepmask.grammar import assemble, frames
+from stepmask.grammar import assemble, build, frames
 from stepmask.grammar.automaton import COUNTER, UTF8, Automaton
 from stepmask.grammar.build import Symbols, build_positions
 from stepmask.grammar.compile import compile_grammar
 from stepmask.grammar.determinize import determinize
 from stepmask.grammar.errors import GrammarTooLarge, GrammarUnsatisfiable
-from stepmask.grammar.expression import Bytes, Expression, Grammar, Machine, Reference
+from stepmask.grammar.expression import (
+    ANY_CHARACTER,
+    Bytes,
+    Complement,
+    EndAnchor,
+    Expression,
+    Grammar,
+    Intersection,
+    Lookahead,
+    Machine,
+    Reference,
+    StartAnchor,
+)
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.link import Frames, link
 from stepmask.grammar.nets import Apart, Nets, NotFlat
+from stepmask.grammar.remembered import Remembered
 from stepmask.grammar.rule_dfas import rule_dfas
 from stepmask.grammar.rules import Nullable
 from stepmask.grammar.simplify import Simplifier
@@ -129,10 +142,18 @@ def test_dfas_of_nets_are_those_of_positions(found: Rules) -> None:
         assert one.columns(0, symbols.alphabet).tolist() == other_one.columns(0, symbols.alphabet).tolist()
         assert one.final.tolist() == other_one.final.tolist()
         for dfa in (one, other_one):
-            # A state has an edge for each class that leads on, in their order, and no more is kept.
-            expected_edges = [(s, c) for s, row in enumerate(dfa.delta.tolist()) for c, t in enumerate(row) if t >= 0]
+            # Neighbouring classes of bytes that lead to one state are one edge, a symbol has its own, all in order.
+            n_bytes = dfa.class_of[255] + 1
+            expected_edges: list[list[int]] = []
+            for state, row in enumerate(dfa.delta.tolist()):
+                for c, target in enumerate(row):
+                    if c and c < n_bytes and target >= 0 and target == row[c - 1]:
+                        expected_edges[-1][2] = c
+                    elif target >= 0:
+                        expected_edges.append([state, c, c, target])
             source = np.repeat(np.arange(dfa.n_states), np.diff(dfa.edge_start))
-            assert list(zip(source.tolist(), dfa.edge_class.tolist(), strict=True)) == expected_edges
+            columns = (source, dfa.edge_low, dfa.edge_high, dfa.edge_target)
+            assert np.stack(columns, axis=1).tolist() == expected_edges
 
 
 class Spy:
@@ -202,28 +223,10 @@ def test_library_rules_are_made_once() -> None:
 
 def test_what_is_remembered_changes_no_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = [compile_grammar(stepmask.json_schema(schema)).buffer.tobytes() for schema in SCHEMAS]
-    monkeypatch.setattr(frames, "REMEMBERED", frames.Remembered(1, 1))
+    monkeypatch.setattr(frames, "REMEMBERED", Remembered(1, 1))
+    monkeypatch.setattr(build, "REMEMBERED", Remembered(1, 1))
     for schema, before in zip(reversed(SCHEMAS), reversed(compiled), strict=True):
         assert compile_grammar(stepmask.json_schema(schema)).buffer.tobytes() == before
-
-
-def test_the_least_recently_used_rule_is_forgotten() -> None:
-    remembered = frames.Remembered(2, 1 << 20)
-    bodies = [rep(Bytes(b"ab"), 0, 9 + i) for i in range(3)]
-    pieces = [frames.make_piece("S", body, {}, Limits(), frozenset()) for body in bodies]
-    for piece in pieces[:2]:
-        remembered.add(piece, Limits(), frozenset())
-    assert remembered.find(bodies[0], Limits(), frozenset()) is pieces[0]
-    remembered.add(pieces[2], Limits(), frozenset())
-    assert remembered.find(bodies[1], Limits(), frozenset()) is None
-    assert remembered.find(bodies[0], Limits(), frozenset()) is pieces[0]
-    assert remembered.find(bodies[0], COUNTING, frozenset()) is None
-    assert remembered.made == 3
-    small = frames.Remembered(9, 1)
-    for piece in pieces:
-        small.add(piece, Limits(), frozenset())
-    assert small.find(bodies[2], Limits(), frozenset()) is pieces[2]
-    assert small.find(bodies[1], Limits(), frozenset()) is None
 
 
 def test_rules_that_count_are_made_by_themselves() -> None:
@@ -245,11 +248,83 @@ def test_few_copies_of_something_large_are_counted() -> None:
     walk(stepmask.compile(frames_grammar(found), BYTES, use_cache=False), Earley(found, "S"), random.Random(0), 90)
 
 
+def test_calls_of_what_matches_nothing_are_left_out() -> None:
+    """A rule that never ends, one that calls it and one of the empty string alone: the frames are those without."""
+    dead: Rules = {
+        "S": seq(b"<", alt(seq(b"a", ref("T")), seq(b"b", ref("E"), b"c"), seq(ref("U"), b"d"), ref("S")), b">"),
+        "T": seq(b"(", ref("T"), b")"),
+        "U": alt(seq(b"u", ref("T")), seq(ref("T"), ref("S"))),
+        "E": seq(ref("F"), b""),
+        "F": alt(b"", ref("T")),
+    }
+    automaton = frames.compile_frames(dead, "S", Limits(), frozenset())
+    plain: Rules = {"S": seq(b"<", alt(b"bc", ref("S")), b">")}
+    assert automaton.buffer.tobytes() == frames.compile_frames(plain, "S", Limits(), frozenset()).buffer.tobytes()
+    for seed in range(5):
+        walk(stepmask.compile(frames_grammar(dead), BYTES, use_cache=False), Earley(dead, "S"), random.Random(seed), 9)
+
+
 def test_what_flat_nets_do_not_have_goes_the_other_way() -> None:
-    dead: Rules = {"S": alt(seq(b"a", ref("T")), b"b"), "T": seq(b"(", ref("T"), b")")}
+    never: Rules = {"S": seq(b"a", ref("T")), "T": seq(b"(", ref("T"), b")")}
     with pytest.raises(NotFlat):
-        frames.compile_frames(dead, "S", Limits(), frozenset())
-    walk(stepmask.compile(frames_grammar(dead), BYTES, use_cache=False), Earley(dead, "S"), random.Random(0), 3)
+        frames.compile_frames(never, "S", Limits(), frozenset())
+    with pytest.raises(GrammarUnsatisfiable):
+        compile_grammar(frames_grammar(never))
+    item = seq(b"[", alt(ref("T"), ref("S")), b"]")
+    counted: Rules = {
+        "R": seq(b"<", ref("S"), b">"),
+        "S": alt(seq(b"(", rep(item, 1, 500), b")"), b"x"),
+        "T": seq(b"t", ref("T")),
+    }
+    with pytest.raises(NotFlat):  # a rule that counts is made with the calls that it has
+        frames.compile_frames(counted, "R", Limits(), frozenset())
+    walk(
+        stepmask.compile(frames_grammar(counted, "R"), BYTES, use_cache=False),
+        Earley(counted, "R"),
+        random.Random(0),
+        9,
+    )
+
+
+#: Languages of their own that look around, beside the same without.
+LOOKING: list[tuple[Expression, Expression]] = [
+    (Intersection((seq(StartAnchor(), rep(alt(b"a", b"b"), 1, 3), EndAnchor()),)), rep(alt(b"a", b"b"), 1, 3)),
+    (
+        Intersection((seq(Lookahead(seq(b"a", EndAnchor()), negative=True), rep(alt(b"a", b"b"), 0, 2)),)),
+        alt(b"", b"b", seq(alt(b"a", b"b"), alt(b"a", b"b"))),
+    ),
+    (
+        Intersection((rep(alt(b"a", b"b"), 2, 2), Complement(seq(rep(ANY_CHARACTER), b"b", EndAnchor())))),
+        seq(alt(b"a", b"b"), b"a"),
+    ),
+    (
+        Intersection((seq(rep(ANY_CHARACTER), b"b"), seq(Lookahead(Bytes(b"ab"), negative=False), rep(b"a"), b"b"))),
+        Bytes(b"ab"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("looking", "plain"), LOOKING)
+def test_languages_of_their_own_that_look_around_are_flat(looking: Expression, plain: Expression) -> None:
+    """Within an operand they see only it, so that nothing keeps the rules from going through the kernels together."""
+
+    def around(inner: Expression) -> Rules:
+        return {"S": seq(b"[", rep(seq(inner, alt(b",", ref("S"))), 0, 2), b"]"), "T": inner}
+
+    frames.compile_frames(around(looking), "S", Limits(), frozenset())
+    oracle = Earley(around(plain), "S")
+    for seed in range(9):
+        walk(stepmask.compile(frames_grammar(around(looking)), BYTES, use_cache=False), oracle, random.Random(seed), 20)
+
+
+def test_objects_whose_names_look_ahead_are_flat() -> None:
+    value = {"type": "object", "patternProperties": {"^(?!pattern$).*$": {"$ref": "#"}}, "additionalProperties": False}
+    grammar = stepmask.json_schema(value)
+    frames.compile_frames(grammar.rules, grammar.start, Limits(), frozenset())
+    compiled = stepmask.compile(grammar, BYTES, use_cache=False)
+    for text, wanted in ((b'{"patter": {"patterns": {}}}', True), (b'{"a": {"pattern": {}}}', False), (b"{}", True)):
+        matcher = compiled.matcher()
+        assert (all(map(matcher.accept, text)) and matcher.is_complete) == wanted
 
 
 def test_limits() -> None:
