@@ -38,6 +38,7 @@ from .layout import (
     B_OLDEST,
     B_PLANS,
     B_POSITION,
+    B_ROW_FLAGS,
     B_ROW_MASK,
     B_SCRATCH,
     B_SET_SCRATCH,
@@ -46,6 +47,8 @@ from .layout import (
     B_TELLS_ENDS,
     B_TEXT_START,
     B_TRANSITION_OF,
+    B_VOCABULARY,
+    B_VOCABULARY_START,
     B_WAITING,
     BLOCK_COUNT,
     BLOCK_TRIPLES,
@@ -76,9 +79,19 @@ from .machine import (
     top_state,
 )
 from .memory import load_i32, load_i64, load_u8, store_i32, store_i64, store_u8
-from .places import PLACE_COUNT, PLACE_HIGH, PLACE_LOW, current_place, forget_place, forget_places
+from .places import (
+    PLACE_FLAGS,
+    PLACE_HIGH,
+    PLACE_LOW,
+    PLACE_MASK,
+    current_place,
+    find_place,
+    forget_place,
+    forget_places,
+)
+from .pool import find_entry
 from .step import ASK, DRAFT, NO_TOKEN, RESUME, ROWS, WALK_FUEL, is_end
-from .transitions import find_transition, is_transition, learn_transition, take_transition
+from .transitions import find_transition, is_transition, learn_transition, stack_of_place, take_transition
 
 
 @helper
@@ -87,6 +100,7 @@ def _forget_row(batch, slot):  # type: ignore[no-untyped-def]
     store_i64(load_i64(batch, B_WAITING), slot, 0)
     store_i64(load_i64(batch, B_EFFORT), slot, 0)
     store_i64(load_i64(batch, B_ROW_MASK), slot, -1)
+    store_i64(load_i64(batch, B_ROW_FLAGS), slot, -1)
 
 
 @helper
@@ -97,6 +111,19 @@ def _set_token(batch, slot, token):  # type: ignore[no-untyped-def]
         store_i64(batch, B_BEHIND, load_i64(batch, B_BEHIND) + (1 if token > NO_TOKEN else -1))
     store_i32(tokens, slot, token)
     store_i64(load_i64(batch, B_ADVANCE_BYTES), slot, 0)
+
+
+@helper
+def _find_start(batch, grammar, slot, config):  # type: ignore[no-untyped-def]
+    """Find the place of a recursive slot before its first token, and its mask if that is there: the next plan would."""
+    at_start = load_u8(load_i64(batch, B_TEXT_START), slot)
+    vocabulary = load_i64(batch, B_VOCABULARY_START if at_start else B_VOCABULARY)
+    place = find_place(batch, grammar, vocabulary, slot, 0, config, 1 if at_start else 0)
+    low = load_i64(place, PLACE_LOW)
+    if low != 0:
+        entry = find_entry(batch, low, load_i64(place, PLACE_HIGH))
+        store_i64(load_i64(batch, B_ROW_MASK), slot, load_i64(entry, 2))
+        store_i64(load_i64(batch, B_ROW_FLAGS), slot, load_i64(place, PLACE_FLAGS))
 
 
 @helper
@@ -111,7 +138,11 @@ def start_slot(batch, slot):  # type: ignore[no-untyped-def]
     forget_places(batch, slot)
     _set_token(batch, slot, NO_TOKEN)
     if load_i64(automaton, H_FLAGS) & RECURSIVE:
-        return call_start(batch, grammar, slot, config)
+        if not call_start(batch, grammar, slot, config):
+            return False
+        if load_i64(config, CONFIG_HEADS) > 0:
+            _find_start(batch, grammar, slot, config)
+        return True
     if load_i64(automaton, H_FLAGS) & LAZY:
         words = load_i64(grammar, G_LAZY_WORDS)
         work = load_i64(batch, B_SET_SCRATCH)
@@ -132,6 +163,10 @@ def _move_on(batch, slot):  # type: ignore[no-untyped-def]
     oldest = load_i64(batch, B_OLDEST)
     store_i64(positions, slot, position + 1)
     _forget_row(batch, slot)
+    place = current_place(batch, slot)
+    if place != 0:
+        store_i64(load_i64(batch, B_ROW_MASK), slot, load_i64(place, PLACE_MASK))
+        store_i64(load_i64(batch, B_ROW_FLAGS), slot, load_i64(place, PLACE_FLAGS))
     if position + 1 - load_i64(oldest, slot) > history - 2:
         store_i64(oldest, slot, position + 3 - history)
 
@@ -141,12 +176,10 @@ def _accept(batch, grammar, slot, position, config, token, target, keep):  # typ
     """`accept_token`, by a transition where there is one; else one is learned, where it is kept. The place of the
     slot's next position holds, or is forgotten."""
     place = current_place(batch, slot) if keep and token >= 0 else 0
-    if place != 0 and (
-        load_i64(place, PLACE_COUNT) < 0 or load_i64(place, PLACE_LOW) == 0 or is_end(batch, slot, token)
-    ):
+    if place != 0 and (load_i64(place, PLACE_LOW) == 0 or is_end(batch, slot, token)):
         place = 0
     if place != 0:
-        low, high = load_i64(place, PLACE_LOW), load_i64(place, PLACE_HIGH)
+        low, high = stack_of_place(place)
         # It may have been found already, and may have gone since.
         transition = load_i64(load_i64(batch, B_TRANSITION_OF), slot)
         if transition == 0 or not is_transition(transition, low, high, token):
@@ -196,15 +229,14 @@ def _note_answer(batch, slot, token, answer):  # type: ignore[no-untyped-def]
 def _is_at_end(batch, slot):  # type: ignore[no-untyped-def]
     """May the slot's text end here, and go on in no way? False where that is not seen at a glance."""
     config = current_config(batch, slot)
+    # Most rows, and most of those at their end: without a look at their grammars.
     if load_i64(config, CONFIG_FLAGS) != COMPLETE:
-        return False  # most rows: without a look at their grammars
-    automaton = load_i64(load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot), G_AUTOMATON)
-    if load_i64(automaton, H_FLAGS) & LAZY:
         return False
-    if load_i64(automaton, H_FLAGS) & RECURSIVE == 0:
-        return load_i64(config, CONFIG_HEADS) == 0  # heads that lead nowhere are dropped when it is closed
-    if load_i64(config, CONFIG_HEADS) == 0:
+    if load_i64(config, CONFIG_HEADS) == 0:  # heads that lead nowhere are dropped when it is closed
         return True
+    automaton = load_i64(load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot), G_AUTOMATON)
+    if load_i64(automaton, H_FLAGS) & RECURSIVE == 0:
+        return False
     heads = load_i64(load_i64(batch, B_ARENAS), slot) + 8 * load_i64(config, CONFIG_BLOCK)
     for i in range(load_i64(heads, BLOCK_COUNT)):
         triple = heads + 8 * (BLOCK_TRIPLES + 3 * i)

@@ -26,6 +26,7 @@ from .layout import (
     B_MOVES,
     B_OLDEST,
     B_POSITION,
+    B_ROW_FLAGS,
     B_ROW_MASK,
     B_ROW_OF,
     B_SLOT_GRAMMAR,
@@ -34,6 +35,7 @@ from .layout import (
     B_WAITING,
     BLOCK_TRIPLES,
     CONFIG_BLOCK,
+    CONFIG_BLOCK_HEADS,
     CONFIG_FIRST_HEAD,
     CONFIG_HEADS,
     G_AUTOMATON,
@@ -60,9 +62,9 @@ from .machine import (
     AT_STATE_FRAME,
 )
 from .memory import load_i32, load_i64, prefetch, section, store_i64
-from .places import PLACE_COUNT, PLACE_HIGH, PLACE_LOW, current_place, place_at
+from .places import PLACE_LOW, current_place, place_at
 from .pool import entry_at
-from .transitions import TRANSITION_WORDS, TRANSITIONS_A_BUCKET, bucket_at, find_transition
+from .transitions import TRANSITION_WORDS, TRANSITIONS_A_BUCKET, bucket_at, find_transition, stack_of_place
 from .trie import V_SIZE, V_TOKEN_BYTES, V_TOKEN_START, V_TOKEN_TEXT
 
 #: Rows between two stages: long enough for a line to come, and few enough that it is still there.
@@ -73,7 +75,7 @@ STAGES = 7
 LEAD = STAGES * DISTANCE
 #: Arrays of 8 bytes a slot, and of 4, that are read or written for every row.
 OF_SLOTS = (
-    B_SLOT_GRAMMAR, B_POSITION, B_MOVES, B_ROW_MASK, B_WAITING, B_EFFORT, B_MIN_TOKENS, B_ROW_OF, B_ARENAS,
+    B_SLOT_GRAMMAR, B_POSITION, B_MOVES, B_ROW_MASK, B_ROW_FLAGS, B_WAITING, B_EFFORT, B_MIN_TOKENS, B_ROW_OF, B_ARENAS,
     B_ARENA_USED, B_ARENA_NEXT, B_OLDEST, B_ADVANCE_BYTES,
 )  # fmt: skip
 
@@ -153,11 +155,11 @@ def _fetch_numbers(batch, slot):  # type: ignore[no-untyped-def]
 @helper
 def _fetch_known(batch, place, token):  # type: ignore[no-untyped-def]
     """What may be known of a place: where its mask is found, or its transition by a token (-1: the mask)."""
-    low = load_i64(place, PLACE_LOW)
     if token < 0:
-        prefetch(entry_at(batch, low))
+        prefetch(entry_at(batch, load_i64(place, PLACE_LOW)))
     else:
-        bucket = bucket_at(batch, low, token)
+        low, high = stack_of_place(place)
+        bucket = bucket_at(batch, low, high, token)
         for line in range(TRANSITIONS_A_BUCKET * TRANSITION_WORDS // 8):
             prefetch(bucket + 64 * line)
 
@@ -165,13 +167,17 @@ def _fetch_known(batch, place, token):  # type: ignore[no-untyped-def]
 @helper
 def _find_known(batch, place, slot, token):  # type: ignore[no-untyped-def]
     """Note a place's transition by a token in B_TRANSITION_OF, and fetch what it writes."""
-    found = find_transition(batch, load_i64(place, PLACE_LOW), load_i64(place, PLACE_HIGH), token)
+    low, high = stack_of_place(place)
+    found = find_transition(batch, low, high, token)
     store_i64(load_i64(batch, B_TRANSITION_OF), slot, found)
     if found != 0:
         arena = load_i64(load_i64(batch, B_ARENAS), slot) + 8 * load_i64(load_i64(batch, B_ARENA_USED), slot)
         prefetch(arena)
         prefetch(arena + 64)
-        prefetch(config_at(batch, slot, load_i64(load_i64(batch, B_POSITION), slot) + 1))
+        # Stores wait for each other, so one of a line that is not there holds all up.
+        target = config_at(batch, slot, load_i64(load_i64(batch, B_POSITION), slot) + 1)
+        prefetch(target)
+        prefetch(target + 8 * CONFIG_BLOCK_HEADS)
 
 
 @helper
@@ -193,15 +199,20 @@ def fetch_rows(batch, slots, tokens, first, row, rows):  # type: ignore[no-untyp
         if slot < 0:
             continue
         if stage == 0:
-            _fetch_numbers(batch, slot)
+            if at & 7 == 0 or load_i32(slots, at - 1) != slot - 1:  # a line has eight numbers
+                _fetch_numbers(batch, slot)
             continue
+        if tokens == 0 and load_i64(load_i64(batch, B_ROW_FLAGS), slot) >= 0:
+            continue  # its mask came with its last token
         if stage == 1:
             place = place_at(batch, slot, load_i64(positions, slot))
             prefetch(place)
-            prefetch(place + 64)
             if tokens != 0:
+                prefetch(place + 64)
                 prefetch(load_i64(batch, B_ENDS) + 4 * MAX_ENDS * slot)
-                prefetch(place_at(batch, slot, load_i64(positions, slot) + 1))
+                following = place_at(batch, slot, load_i64(positions, slot) + 1)
+                prefetch(following)
+                prefetch(following + 64)
                 store_i64(load_i64(batch, B_TRANSITION_OF), slot, 0)
             continue
         grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
@@ -219,7 +230,7 @@ def fetch_rows(batch, slots, tokens, first, row, rows):  # type: ignore[no-untyp
                     _fetch_known(batch, place, token)
                 elif token < 0:
                     continue
-                elif load_i64(place, PLACE_COUNT) >= 0:
+                else:
                     _find_known(batch, place, slot, token)
         if stage == 2 or (tokens != 0 and load_i64(load_i64(batch, B_TRANSITION_OF), slot) != 0):
             continue

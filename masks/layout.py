@@ -189,6 +189,7 @@ CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
     B_SHARE,  # float64[slots] the slot's share of the fuel, relative to others
     B_EFFORT,  # int64[slots] work that is known not to suffice for the slot's mask
     B_ROW_MASK,  # int64[slots] mask slot found for a recursive slot at its position, -1: none
+    B_ROW_FLAGS,  # int64[slots] PLACE_FLAGS of it, where these came with its last token, -1: they did not
     B_ROW_OF,  # int64[slots] number of the last plan with the slot << ROW_BITS | its row there
     B_BLOCKED,  # int64[slots] the value of B_FINISHED at which the slot's mask was found to be the other lane's
     B_FINISHED,  # how many masks the lanes have finished, and plans begun
@@ -214,7 +215,7 @@ CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
     B_TRANSITION_BUCKETS,  # a power of two
     B_TRANSITION_OF,  # int64[slots] address of each slot's transition that was found while others were served, or 0
     B_FIELDS,
-) = range(100)
+) = range(101)
 #: Ways to a mask in one plan: the row that has waited longest, those that need least, and looking for what is there.
 LANE_OLDEST, LANE_CHEAPEST, LANE_LOOK, LANES = range(4)
 #: What each lane has for itself; the last five, also the looks.

@@ -29,16 +29,18 @@ from .whole_stack import MOST_READ, whole_stack_key
     PLACE_MOVES,  # and B_MOVES
     PLACE_LOW,  # key of the stack; 0: it is too large to be looked up as a whole
     PLACE_HIGH,
-    PLACE_COUNT,  # nodes; -1: some register is not 0, so that the key does not tell the stack
+    PLACE_REGISTERS,  # hash of the registers, which together with the key tells the stack
     PLACE_BLOCK,  # CONFIG_BLOCK
-    PLACE_FLAGS,  # CONFIG_FLAGS, and NAMES
+    PLACE_FLAGS,  # CONFIG_FLAGS, NAMES, and how many nodes there are << COUNT_SHIFT
     PLACE_NODES,  # int32[MOST_READ] numbers of their blocks in the slot's arena
 ) = range(8)
+PLACE_MASK = PLACE_NODES + MOST_READ // 2  # mask slot of the stack, -1: not known
 #: Two cache lines.
 PLACE_WORDS = 16
-assert PLACE_NODES + MOST_READ // 2 <= PLACE_WORDS
+assert PLACE_MASK < PLACE_WORDS
 #: In PLACE_FLAGS: the slot's grammar names tokens, which may be end tokens.
 NAMES = 1 << 8
+COUNT_SHIFT = 16
 
 
 @helper
@@ -75,16 +77,17 @@ def forget_places(batch, slot):  # type: ignore[no-untyped-def]
 
 
 @helper
-def set_place(batch, slot, position, low, high, count, block, flags):  # type: ignore[no-untyped-def]
+def set_place(batch, slot, position, low, high, registers, count, block, flags, mask):  # type: ignore[no-untyped-def]
     """Remember a key, the first `count` nodes in B_MEMO_NODES, and the rest as in the words above."""
     place = place_at(batch, slot, position)
     store_i64(place, PLACE_POSITION, position)
     store_i64(place, PLACE_MOVES, load_i64(load_i64(batch, B_MOVES), slot))
     store_i64(place, PLACE_LOW, low)
     store_i64(place, PLACE_HIGH, high)
-    store_i64(place, PLACE_COUNT, count)
+    store_i64(place, PLACE_REGISTERS, registers)
     store_i64(place, PLACE_BLOCK, block)
-    store_i64(place, PLACE_FLAGS, flags)
+    store_i64(place, PLACE_FLAGS, flags | (count << COUNT_SHIFT))
+    store_i64(place, PLACE_MASK, mask)
     nodes = load_i64(batch, B_MEMO_NODES)
     for i in range(count):
         store_i32(place + 8 * PLACE_NODES, i, load_i64(nodes, i))
@@ -95,14 +98,20 @@ def set_place(batch, slot, position, low, high, count, block, flags):  # type: i
 def find_place(batch, grammar, vocabulary, slot, position, config, at_start):  # type: ignore[no-untyped-def]
     """Read the stack of the configuration `config`, and remember its key as the slot's at `position`."""
     arena, block = load_i64(load_i64(batch, B_ARENAS), slot), load_i64(config, CONFIG_BLOCK)
-    low, high, count = whole_stack_key(batch, grammar, vocabulary, arena, block, at_start)
+    low, high, count, registers = whole_stack_key(batch, grammar, vocabulary, arena, block, at_start)
     flags = load_i64(config, CONFIG_FLAGS)
     if load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS) & TOKENS:
         flags |= NAMES
-    return set_place(batch, slot, position, low, high, count, block, flags)
+    return set_place(batch, slot, position, low, high, registers, count, block, flags, -1)
 
 
 @helper
 def node_of_place(place, number):  # type: ignore[no-untyped-def]
     """Number in the arena of a place's node."""
     return load_i32(place + 8 * PLACE_NODES, number)
+
+
+@helper
+def nodes_of_place(place):  # type: ignore[no-untyped-def]
+    """How many nodes a place has."""
+    return load_i64(place, PLACE_FLAGS) >> COUNT_SHIFT

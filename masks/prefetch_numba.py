@@ -33,6 +33,7 @@ from .layout import (
     B_LISTS,
     B_OLDEST,
     B_POSITION,
+    B_ROW_FLAGS,
     B_ROW_MASK,
     B_SLOT_GRAMMAR,
     B_SLOTS,
@@ -259,7 +260,8 @@ def _follow(group, block, row, left):  # type: ignore[no-untyped-def]
     place, effort = count_trailing_zeros(behind), load_i64(efforts, slot)
     positions, oldest = load_i64(batch, B_POSITION), load_i64(batch, B_OLDEST)
     waiting, known = load_i64(batch, B_WAITING), load_i64(batch, B_ROW_MASK)
-    mask = load_i64(known, slot)
+    known_flags = load_i64(batch, B_ROW_FLAGS)
+    mask, flags = load_i64(known, slot), load_i64(known_flags, slot)
     position, first, since = load_i64(positions, slot), load_i64(oldest, slot), load_i64(waiting, slot)
     one, out = load_i64(block, P_ONE), load_i64(block, P_OUT_STATUS)
     token = load_i64(block, P_TOKEN) + 4 * place
@@ -291,6 +293,7 @@ def _follow(group, block, row, left):  # type: ignore[no-untyped-def]
         store_i64(oldest, slot, first)
         store_i64(waiting, slot, since)
         store_i64(known, slot, mask)
+        store_i64(known_flags, slot, flags)
     store_i64(following, slot, place + 1)
     if done:
         count_ahead(block, PREFETCH_TRIED, 1)

@@ -27,6 +27,7 @@ from .layout import (
     B_MIN_TOKENS,
     B_OLDEST,
     B_POSITION,
+    B_ROW_FLAGS,
     B_ROW_MASK,
     B_SHARE,
     B_SLOT_GRAMMAR,
@@ -155,7 +156,7 @@ class Slots:
 
     def _forget_row(self, slot: int) -> None:
         """The sequence is about to be in another place: nothing is known of its mask, finished or not."""
-        self._block.arrays[B_ROW_MASK][slot] = -1
+        self._block.arrays[B_ROW_MASK][slot] = self._block.arrays[B_ROW_FLAGS][slot] = -1
         _advance.drop_jobs(self._address, 0, slot)
 
     def _resident(self, compiled: CompiledGrammar) -> Resident:

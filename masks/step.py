@@ -28,6 +28,7 @@ from .layout import (
     B_MIN_TOKENS,
     B_PLANS,
     B_POSITION,
+    B_ROW_FLAGS,
     B_ROW_MASK,
     B_ROW_OF,
     B_RUN_JOB,
@@ -90,6 +91,7 @@ from .memory import call_kernel, call_kernel_6, load_i32, load_i64, load_u8, shi
 from .places import NAMES, PLACE_FLAGS, PLACE_HIGH, PLACE_LOW, current_place
 from .pool import current_mask, expand_mask, find_entry, intern_mask, make_room, mask_cost, resolve
 from .tables import ALL_ENDS
+from .transitions import note_mask
 from .trie import V_MAX_BYTES
 from .walk import begin_job
 from .whole_stack import KEY_COST
@@ -217,6 +219,7 @@ def _known_mask(batch, slot, place):  # type: ignore[no-untyped-def]
         count(batch, COUNT_WORK, KEY_COST)
         if mask_id >= 0:
             store_i64(known, slot, load_i64(entry, 2))
+            note_mask(batch, slot, place, load_i64(entry, 2))
             count(batch, COUNT_RECALLED, 1)
             count(batch, COUNT_HITS, 1)
     return mask_id
@@ -225,17 +228,24 @@ def _known_mask(batch, slot, place):  # type: ignore[no-untyped-def]
 @helper
 def _plan_row(batch, slot):  # type: ignore[no-untyped-def]
     """(mask id, -1 where it is not known yet, -2 past a limit; bits of legal end tokens) of a slot."""
+    # Most rows in which all is known: two arrays that have a number for each slot say it.
+    flags = load_i64(load_i64(batch, B_ROW_FLAGS), slot)
+    mask_id, place = -1, 0
+    if flags >= 0:
+        mask_id = current_mask(batch, load_i64(batch, B_ROW_MASK), slot)
+    if mask_id >= 0:
+        count(batch, COUNT_HITS, 1)
+        count(batch, COUNT_RECALLED, 1)
+    else:
+        place = current_place(batch, slot)
+        if place != 0:
+            mask_id = _known_mask(batch, slot, place)
+            flags = load_i64(place, PLACE_FLAGS)
     grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
     position = load_i64(load_i64(batch, B_POSITION), slot)
     config = config_at(batch, slot, position)
-    place = current_place(batch, slot)
-    mask_id = -1
-    if place != 0:
-        mask_id = _known_mask(batch, slot, place)
-    if mask_id >= 0:
-        flags, names_tokens = load_i64(place, PLACE_FLAGS), load_i64(place, PLACE_FLAGS) & NAMES != 0
-    else:
-        flags, names_tokens = load_i64(config, CONFIG_FLAGS), True
+    if mask_id < 0:
+        flags = load_i64(config, CONFIG_FLAGS) | NAMES
         if flags & FINISHED:
             return KIND_EMPTY << KIND_SHIFT, 0
         at_start = _row_at_start(batch, slot, position)
@@ -247,6 +257,8 @@ def _plan_row(batch, slot):  # type: ignore[no-untyped-def]
             # In a look, what did not suffice before is left to the lanes.
             if mask_id < 0 and (load_i64(batch, B_LOOKING) == 0 or load_i64(load_i64(batch, B_WAITING), slot) == 0):
                 mask_id = mask_of_graph(batch, grammar, slot, config, at_start)
+            if mask_id >= 0 and place != 0:
+                note_mask(batch, slot, place, load_i64(known, slot))
         else:
             mask_id = mask_of(batch, grammar, config, at_start)
     ends = 0
@@ -254,7 +266,7 @@ def _plan_row(batch, slot):  # type: ignore[no-untyped-def]
         position >= load_i64(load_i64(batch, B_MIN_TOKENS), slot) or mask_id == KIND_EMPTY << KIND_SHIFT
     ):
         ends = ALL_ENDS
-    elif mask_id >= 0 and names_tokens:
+    elif mask_id >= 0 and flags & NAMES:
         ends = _named_ends(batch, grammar, config, slot)
     return mask_id, ends
 

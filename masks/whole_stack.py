@@ -39,12 +39,12 @@ KEY_COST = 10
 
 @helper
 def whole_stack_key(batch, grammar, vocabulary, arena, block, at_start):  # type: ignore[no-untyped-def]
-    """128-bit key, in two halves, of all that the heads in `block` stand on, and how many nodes there are.
+    """128-bit key, in two halves, of all that the heads in `block` stand on; how many nodes there are; the registers.
 
     The nodes are numbered in the order in which they are read, as they are in B_MEMO_NODES then, so that equal stacks
-    of any sequence have equal keys. Registers are there as tokens can ask for them, as in `masks.memo`: where one is
-    not 0, the number of nodes is -1. `at_start`: 1 where the vocabulary is that of the start of a text. (0, 0, -1): the
-    stack is too large.
+    of any sequence have equal keys. In the key registers are as tokens can ask for them, as in `masks.memo`; the last
+    number is a hash of all of them, 0 where all are 0. `at_start`: 1 where the vocabulary is that of the start of a
+    text. (0, 0, 0, 0): the stack is too large.
     """
     automaton = load_i64(grammar, G_AUTOMATON)
     reach = load_i64(vocabulary, V_MAX_BYTES)
@@ -59,7 +59,7 @@ def whole_stack_key(batch, grammar, vocabulary, arena, block, at_start):  # type
         if read > MOST_READ:
             count(batch, COUNT_WORK, read - n)
             count(batch, COUNT_VISITED, read - n)
-            return 0, 0, -1
+            return 0, 0, 0, 0
         for i in range(n):
             triple = at + 8 * (BLOCK_TRIPLES + 3 * i)
             node, state = load_i64(triple, 0), load_i64(triple, 1)
@@ -69,8 +69,10 @@ def whole_stack_key(batch, grammar, vocabulary, arena, block, at_start):  # type
                 if place == known:
                     store_i64(nodes, known, node)
                     known += 1
-            registers |= load_i64(triple, 2)
-            below, above = counter_distances(automaton, state, load_i64(triple, 2), reach)
+            register = load_i64(triple, 2)
+            if register != 0:
+                registers = mix(registers ^ (read << 8) ^ i, register)
+            below, above = counter_distances(automaton, state, register, reach)
             way = (((n << 8) | (place & 0xFF)) << 32) | state
             low = mix(mix(mix(low, way), below), above)
             high = (high ^ way) * -0x4B47D0C5A6B1E0A3
@@ -80,7 +82,7 @@ def whole_stack_key(batch, grammar, vocabulary, arena, block, at_start):  # type
         if followed == known:
             count(batch, COUNT_WORK, KEY_COST + read)
             count(batch, COUNT_VISITED, KEY_COST + read)
-            return low, high, known if registers == 0 else -1
+            return low, high, known, registers
         at = arena + 8 * load_i64(nodes, followed)
         followed += 1
 

@@ -114,6 +114,9 @@ class Rows:
         )
         #: Whether a row of the last plan waits for its mask.
         self._any_pending = False
+        # What sampling writes to, and what becomes of it where no row waits: made once.
+        self._result = SampleResult.empty(slots)
+        self._outcome = Outcome(self._chosen, self._result.tokens, self._plan.status)
         self._ends: list[tuple[int, ...]] = [()] * slots
         self._end_sets = EndSets.same(slots)
 
@@ -238,12 +241,14 @@ class Rows:
             parameters=self._parameters,
             status=plan.status,
             possible=self._batch.possible,
+            out=self._result,
         )
 
     def settle(self, result: SampleResult) -> Outcome:
         """Tokens of the waiting rows too, where they are certain within the budget; the others are deferred."""
         if not self._any_pending:  # as a rule
-            return Outcome(self._chosen, result.tokens, self._plan.status)
+            own = result.tokens is self._result.tokens
+            return self._outcome if own else Outcome(self._chosen, result.tokens, self._plan.status)
         assert result.candidates is not None
         numbers, settler = self._numbers, self._batch.settler
         before = int(self._batch.counter_values[COUNT_WORK])

@@ -71,6 +71,7 @@ def test_stacks_are_those_of_stepping(
             elif choice < 0.3:
                 batch.accept_draft(run.slot, sorted(legal)[:1])  # as who looks ahead: there and back
                 batch.rollback(run.slot, batch.position(run.slot) - len(run.said))
+                run.kept = min(run.kept, batch.max_rollback - 1)
             if choice < 0.3:
                 continue
             if compacts:
