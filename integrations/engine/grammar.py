@@ -110,7 +110,13 @@ class Rows:
         self._batch_slots, self._min_tokens = arrays[H_SLOTS], arrays[H_MIN_TOKENS]
         self._chosen, self._tokens, self._answers = arrays[H_CHOSEN], arrays[H_TOKENS], arrays[H_ANSWERS]
         self._plan = StepPlan(
-            *(arrays[field] for field in (H_DECODING, H_STATUS, H_ONLY_END, H_MASK_IDS, H_ENDS, H_LIMIT)), False
+            decoding=arrays[H_DECODING],
+            status=arrays[H_STATUS],
+            only_end=arrays[H_ONLY_END],
+            mask_ids=arrays[H_MASK_IDS],
+            end_allowed=arrays[H_ENDS],
+            limit=arrays[H_LIMIT],
+            any_ends=False,
         )
         #: Whether a row of the last plan waits for its mask.
         self._any_pending = False
