@@ -10,9 +10,9 @@ had before every few milliseconds), *burst* (64 distinct cold grammars at once),
 options), *killed* (the compile service's worker, every 40 steps), *small pool* (masks of two steps, all grammars),
 *texts* (all structured rows want text and log-probabilities as JSON), *steady* (120 different well-behaved grammars in
 all rows but the victims'), and *mix* and *steady* with caches that nothing evicts (*hot*).
-Back ends: stepmask; without its budget; without its compile service (in threads of the same process instead); without
-its text process (the step loop makes the text); xgrammar and llguidance with their calls made the way vLLM makes them
-(`step_engine`). Everything is sampled by the same kernel.
+Back ends: stepmask; without its budget; without masks made ahead; without its compile service (in threads of the same
+process instead); without its text process (the step loop makes the text); xgrammar and llguidance with their calls made
+the way vLLM makes them (`step_engine`). Everything is sampled by the same kernel.
 
 Prints step times, the time between two tokens of unconstrained rows, the step thread's time for grammars (by the clock,
 and as processor time: `cpu`), stall amplification (the p99 between tokens over that of *alone* of the same back end),
@@ -235,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.batch, options.warm, options.steps, options.forward_ms, options.evict_mb = [8], 5, 30, [1.0], 1
     if options.check:
         options.batch, options.warm, options.steps, options.forward_ms, options.hard = [256], 30, 60, [8.0], ["all"]
-        options.backends = [name for name in options.backends if name not in BACK_ENDS[1:4]]
+        options.backends = [name for name in options.backends if name not in BACK_ENDS[1:5]]
     if options.hard == ["all"]:
         options.hard = None
     split: Callable[[str], list[int]]

@@ -248,7 +248,8 @@ class _Llguidance:
 class BackEnd:
     """One way to serve: how grammars are compiled (`compiling`), and rows stepped (`rows`).
 
-    `BACK_ENDS` has the names: `stepmask` as it should be used; with a cure switched off each: no budget, grammars
+    `BACK_ENDS` has the names: `stepmask` as it should be used; with a cure switched off each: no budget, no masks made
+    ahead, grammars
     compiled by threads of the engine's own process, or text made by the step loop; the peers.
     """
 
@@ -278,7 +279,8 @@ class BackEnd:
         """Empty rows for a new engine."""
         if self._peer is not None:
             return PeerRows(self.vocabulary, slots, self._peer)
-        return Rows(self.vocabulary, slots, self.vocabulary.width, self.budget_us, pool_masks)
+        prefetch = self.name != "stepmask, no prefetch"
+        return Rows(self.vocabulary, slots, self.vocabulary.width, self.budget_us, pool_masks, prefetch=prefetch)
 
     def compiling(self, case: StepCase) -> Any:
         """What a request has as its grammar where nobody has asked for it before."""
@@ -316,5 +318,6 @@ class BackEnd:
 
 _PEERS: dict[str, Callable[[Path], Any]] = {"xgrammar": _Xgrammar, "llguidance": _Llguidance}
 BACK_ENDS = (
-    "stepmask", "stepmask, no budget", "stepmask, compile in threads", "stepmask, text in the loop", *_PEERS,
+    "stepmask", "stepmask, no budget", "stepmask, no prefetch", "stepmask, compile in threads",
+    "stepmask, text in the loop", *_PEERS,
 )  # fmt: skip

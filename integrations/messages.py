@@ -109,9 +109,20 @@ def contents(descriptor: int, *, mark: bool = False) -> mmap.mmap:
         os.close(descriptor)
 
 
-def program_of(module: str) -> str:
-    """The program of a helper, for `start_helper`: `main` of this module, which gets the descriptor of its channel."""
-    return f"import sys, json; sys.path[:] = json.loads(sys.argv[2]); from {module} import main; main(int(sys.argv[1]))"
+def program_of(module: str, *, nice: int = 0, spare_processors: int = 0) -> str:
+    """The program of a helper, for `start_helper`: `main` of this module, which gets the descriptor of its channel.
+
+    Before it imports anything it gives way: by `nice` (`os.nice`), and by keeping off the first `spare_processors` of
+    the processors that this process may use, if that leaves any.
+    """
+    own = "sorted(os.sched_getaffinity(0))"
+    gives_way = f"os.nice({nice}); "
+    if spare_processors and hasattr(os, "sched_setaffinity"):
+        gives_way += f"os.sched_setaffinity(0, {own}[{spare_processors}:] or {own}); "
+    return (
+        f"import os, sys, json; {gives_way}sys.path[:] = json.loads(sys.argv[2]); "
+        f"from {module} import main; main(int(sys.argv[1]))"
+    )
 
 
 def start_helper(

@@ -55,6 +55,10 @@ class ServiceLimits:
     max_kept_errors: int = 1024
     #: How much less than others workers get of a busy processor (`os.nice`): the step has precedence.
     nice: int = 5
+    #: Processors that workers keep off, which the step then has to itself: the first ones of those that the
+    #: engine's process may use, unless these are all. `nice` is not enough: whoever is woken on the step's processor
+    #: has it for a millisecond. 0: none.
+    spare_processors: int = 1
 
     def __post_init__(self) -> None:
         """Raises ValueError for a limit that no request could keep."""

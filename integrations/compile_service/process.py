@@ -14,7 +14,6 @@ from .limits import ServiceLimits
 _PACKAGE = __name__.rpartition(".")[0]
 #: What a worker calls for each job, and the program that makes a process a worker.
 JOB_FUNCTION = f"{_PACKAGE}.worker:compile_job"
-_PROGRAM = program_of(f"{_PACKAGE}.worker")
 #: Libraries that would start threads of their own: a compile uses one.
 _ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -40,13 +39,14 @@ class WorkerProcess:
         self._bounds = bounds
         self.channel, theirs = Channel.pair()
         try:
-            self._process = start_helper(_PROGRAM, theirs, _ENVIRONMENT)
+            program = program_of(f"{_PACKAGE}.worker", nice=bounds.nice, spare_processors=bounds.spare_processors)
+            self._process = start_helper(program, theirs, _ENVIRONMENT)
         except BaseException:
             self.channel.close()
             raise
         finally:
             theirs.close()
-        settings = {"nice": bounds.nice, "memory_limit_bytes": bounds.memory_limit_bytes, "function": JOB_FUNCTION}
+        settings = {"memory_limit_bytes": bounds.memory_limit_bytes, "function": JOB_FUNCTION}
         try:
             self.channel.send(settings, [vocabulary])
         except BaseException:

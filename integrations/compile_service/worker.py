@@ -38,7 +38,6 @@ def main(descriptor: int) -> None:
         settings, (vocabulary,) = channel.receive()
     except Closed:
         return
-    os.nice(settings["nice"])
     worker = _Worker(channel, settings)
     threading.Thread(target=worker.listen, daemon=True).start()
     worker.load(vocabulary)

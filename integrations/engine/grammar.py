@@ -124,7 +124,7 @@ class Rows:
         self._result = SampleResult.empty(slots)
         self._outcome = Outcome(self._chosen, self._result.tokens, self._plan.status)
         self._ends: list[tuple[int, ...]] = [()] * slots
-        self._end_sets = EndSets.same(slots)
+        self._own_end_sets: EndSets | None = None
 
     def seat(self, row: int, request: Request) -> None:
         """Take a request into an empty row. Raises what `Batch.add` raises; the row then stays empty."""
@@ -136,7 +136,7 @@ class Rows:
             self._batch_slots[row] = self._batch.add(request.grammar, eos=ends, min_tokens=request.min_tokens)
         self._min_tokens[row] = request.min_tokens
         self._ends[row] = ends
-        self._write_end_sets()
+        self._own_end_sets = None
         parameters = self._parameters
         parameters.temperature[row] = request.temperature
         parameters.top_k[row] = request.top_k
@@ -300,7 +300,11 @@ class Rows:
         advance_step(self._batch_at, self._host_at, tokens, decoded)
         return self._answers
 
-    def _write_end_sets(self) -> None:
-        start = np.zeros(len(self._ends) + 1, np.int32)
-        np.cumsum([len(ends) for ends in self._ends], out=start[1:])
-        self._end_sets = EndSets(start, np.asarray([end for ends in self._ends for end in ends], np.int32))
+    @property
+    def _end_sets(self) -> EndSets:
+        """End tokens of all rows, put together once for all that were seated before a step."""
+        if self._own_end_sets is None:
+            start = np.zeros(len(self._ends) + 1, np.int32)
+            np.cumsum([len(ends) for ends in self._ends], out=start[1:])
+            self._own_end_sets = EndSets(start, np.asarray([end for ends in self._ends for end in ends], np.int32))
+        return self._own_end_sets

@@ -12,7 +12,7 @@ from ..messages import Channel, Closed, program_of, start_helper
 from .limits import TextLimits
 from .ring import Ring
 
-_PROGRAM = program_of(f"{__name__.rpartition('.')[0]}.worker")
+_WORKER = f"{__name__.rpartition('.')[0]}.worker"
 
 
 @dataclass(eq=False)
@@ -44,11 +44,10 @@ class Connection:
             memory = Ring.create(self.bounds.ring_records)
             descriptors.append(memory)
             self.ring = Ring(memory, self.bounds.ring_records)
-            self.process = start_helper(_PROGRAM, theirs)
+            program = program_of(_WORKER, nice=self.bounds.nice, spare_processors=self.bounds.spare_processors)
+            self.process = start_helper(program, theirs)
             _CONNECTIONS.add(self)
-            settings = {
-                "capacity": self.bounds.ring_records, "tokenizer": self.tokenizer, "nice": self.bounds.nice,
-            }  # fmt: skip
+            settings = {"capacity": self.bounds.ring_records, "tokenizer": self.tokenizer}
             self.channel.send(settings, [memory, self.bell, self.tokens])
             os.close(descriptors.pop())
         except BaseException as error:

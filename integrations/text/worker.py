@@ -30,7 +30,6 @@ def main(descriptor: int) -> None:
     channel = Channel(socket.socket(fileno=descriptor))
     try:
         settings, (ring, bell, tokens) = channel.receive()
-        os.nice(settings["nice"])
         worker = _Worker(channel, Ring(ring, settings["capacity"]), bell, tokens, settings["tokenizer"])
         protocol.send(channel, protocol.READY)
         gc.collect()

@@ -284,6 +284,17 @@ def test_workers_are_light(make: Make) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------- ends of services
+@pytest.mark.parametrize("spare", [0, 1, 1 << 10])
+def test_workers_leave_processors_to_the_step(make: Make, spare: int) -> None:
+    """The first of those that this process may use, unless these are all; and they give way on the others."""
+    own = sorted(os.sched_getaffinity(0))
+    service = make(spare_processors=spare, nice=3)
+    assert service.submit(spec("done")).result(PATIENCE)
+    (pid,) = service.worker_pids
+    assert sorted(os.sched_getaffinity(pid)) == (own[spare:] or own)
+    assert os.getpriority(os.PRIO_PROCESS, pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 3)
+
+
 def test_closing_ends_everything(make: Make, tmp_path: Path, runs: Runs) -> None:
     with make(workers=2) as service:
         done = service.submit(spec("done"))

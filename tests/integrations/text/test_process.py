@@ -138,7 +138,7 @@ def test_without_a_process_this_one_makes_the_text(grammars: list[Any], monkeypa
     work = requests(grammars, 12)
     expected = answers(served(work, None)[1])
     with TextProcess(VOCABULARY, bounds=TextLimits(max_failed_starts=2)) as text:
-        monkeypatch.setattr(connections, "_PROGRAM", "raise SystemExit(3)")
+        monkeypatch.setattr(connections, "program_of", lambda module, **options: "raise SystemExit(3)")
         assert text.wait_until_ready(PATIENCE) and text.pid is not None
         engine = engine_of(text)
         handles = [engine.submit(request) for request in work]
@@ -248,8 +248,23 @@ def test_nothing_outlives_the_engine(how: str) -> None:
     assert set(os.listdir("/dev/shm")) <= before
 
 
+def test_it_leaves_processors_to_the_step() -> None:
+    own = sorted(os.sched_getaffinity(0))
+    with TextProcess(VOCABULARY, bounds=TextLimits(spare_processors=1, nice=2)) as text:
+        assert text.wait_until_ready(PATIENCE)
+        assert text.pid is not None
+        assert sorted(os.sched_getaffinity(text.pid)) == (own[1:] or own)
+        assert os.getpriority(os.PRIO_PROCESS, text.pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 2)
+
+
 def test_limits_that_nothing_could_keep_are_refused() -> None:
-    for settings in ({"ring_records": 0}, {"max_failed_starts": 0}, {"nice": -1}, {"stall_s": 0.0}):
+    for settings in (
+        {"ring_records": 0},
+        {"max_failed_starts": 0},
+        {"nice": -1},
+        {"spare_processors": -1},
+        {"stall_s": 0.0},
+    ):
         with pytest.raises(ValueError, match=r"must be"):
             TextLimits(**settings)
     for stop in ("text", ["a", ""]):
