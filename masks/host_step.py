@@ -13,6 +13,7 @@ import numpy as np
 
 from .._numba import entry_address, helper, kernel
 from .advance import advance_rows
+from .foresight import learn_rows, note_plan
 from .fuel import count, work_done
 from .layout import (
     B_ADVANCE_FUEL,
@@ -24,7 +25,19 @@ from .layout import (
     PENDING,
     READY,
 )
-from .memory import Block, call_kernel_6, call_kernel_7, load_i32, load_i64, load_u8, store_i32, store_i64, store_u8
+from .memory import (
+    Block,
+    call_kernel_4,
+    call_kernel_5,
+    call_kernel_6,
+    call_kernel_7,
+    load_i32,
+    load_i64,
+    load_u8,
+    store_i32,
+    store_i64,
+    store_u8,
+)
 from .step import ROWS, plan_rows
 from .tables import ALL_ENDS
 
@@ -57,8 +70,11 @@ NO_SLOT = -1
     H_SETTLE_LEFT,  # what `settle` has, and once it is over what it has left for `advance`
     H_SPENT,  # units spent so far, by all calls
     H_READY,  # rows with a grammar and a mask that `settle` has not counted
+    H_AHEAD,  # address of the block of what makes masks ahead (`Prefetcher.block`), 0: nothing does
+    H_NOTE_PLAN,  # address of the kernel foresight.note_plan
+    H_LEARN_ROWS,  # address of the kernel foresight.learn_rows
     H_FIELDS,
-) = range(23)
+) = range(26)
 #: What `plan_step` says of its rows, or-ed together: some have nothing to choose from any more, some wait for a mask.
 ANY_ENDS, ANY_PENDING = 1, 2
 
@@ -83,6 +99,8 @@ def host_block(slots: int) -> Block:
     block.pack()
     block.set_number(H_PLAN_ROWS, entry_address(plan_rows))
     block.set_number(H_ADVANCE_ROWS, entry_address(advance_rows))
+    block.set_number(H_NOTE_PLAN, entry_address(note_plan))
+    block.set_number(H_LEARN_ROWS, entry_address(learn_rows))
     return block
 
 
@@ -124,6 +142,9 @@ def plan_step(batch, host, decoding, again):  # type: ignore[no-untyped-def]
     fuel, before = load_i64(host, H_PLAN_LEFT), work_done(batch)
     mask_ids, ends, status = load_i64(host, H_MASK_IDS), load_i64(host, H_ENDS), load_i64(host, H_STATUS)
     left = call_kernel_7(load_i64(host, H_PLAN_ROWS), batch, chosen, rows, fuel, mask_ids, ends, status)
+    ahead = load_i64(host, H_AHEAD)
+    if ahead != 0:
+        call_kernel_5(load_i64(host, H_NOTE_PLAN), ahead, chosen, rows, mask_ids, status)
     spent = work_done(batch) - before
     store_i64(host, H_SPENT, load_i64(host, H_SPENT) + spent)
     store_i64(host, H_PLAN_LEFT, max(1, fuel - spent))
@@ -164,6 +185,9 @@ def advance_step(batch, host, tokens, decoded):  # type: ignore[no-untyped-def]
     if decoded:
         count(batch, COUNT_READY, load_i64(host, H_READY))
         store_i64(host, H_READY, 0)
+    ahead = load_i64(host, H_AHEAD)
+    if ahead != 0:
+        call_kernel_4(load_i64(host, H_LEARN_ROWS), ahead, chosen, rows, own)
     fuel, before = load_i64(host, H_ADVANCE_LEFT), work_done(batch)
     store_i64(batch, B_ADVANCE_FUEL, fuel + load_i64(host, H_SETTLE_LEFT))
     store_i64(host, H_SETTLE_LEFT, 0)

@@ -167,6 +167,18 @@ def call_kernel(typing_context, address, first, second):  # type: ignore[no-unty
 
 
 @intrinsic
+def call_kernel_4(typing_context, address, a, b, c, d):  # type: ignore[no-untyped-def]
+    """The same with four arguments."""
+    return types.int64(*[types.int64] * 5), _generate_call
+
+
+@intrinsic
+def call_kernel_5(typing_context, address, a, b, c, d, e):  # type: ignore[no-untyped-def]
+    """The same with five arguments."""
+    return types.int64(*[types.int64] * 6), _generate_call
+
+
+@intrinsic
 def call_kernel_6(typing_context, address, a, b, c, d, e, f):  # type: ignore[no-untyped-def]
     """The same with six arguments."""
     return types.int64(*[types.int64] * 7), _generate_call

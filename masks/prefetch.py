@@ -18,9 +18,9 @@ import numpy as np
 from .._numba import entry_address
 from .advance import advance_rows
 from .arguments import whole
-from .foresight import learn_rows, score_rows
+from .foresight import learn_rows, note_plan
 from .fuel import NO_FUEL_LIMIT
-from .layout import B_SLOTS, B_STEP_EPOCH, COUNTERS
+from .layout import B_SLOTS, COUNTERS
 from .memory import Block
 from .prefetch_fields import (
     P_ADVANCE_ROWS,
@@ -28,7 +28,6 @@ from .prefetch_fields import (
     P_COUNTERS,
     P_DONE,
     P_EFFORT,
-    P_EPOCH,
     P_EXPECT,
     P_FIELDS,
     P_KEPT,
@@ -45,7 +44,6 @@ from .prefetch_fields import (
     P_OUT_STATUS,
     P_PLACES,
     P_PLAN_ROWS,
-    P_ROWS,
     P_SERVED,
     P_SLICE,
     P_SLOTS,
@@ -303,18 +301,12 @@ class Prefetcher:
     def planned(self, plan: Plan) -> None:
         """The batch has made this plan: its masks must keep their places until the next one."""
         self.stop()
-        block, rows = self.block, len(plan.slots)
-        block.header[P_EPOCH] = self._memory.header[B_STEP_EPOCH]
-        block.header[P_ROWS] = rows
-        block.arrays[P_SLOTS][:rows] = plan.slots
-        block.arrays[P_MASKS][:rows] = plan.mask_ids
-        block.arrays[P_STATUS][:rows] = plan.status
-        score_rows(block.address, plan.slots.ctypes.data, rows, plan.status.ctypes.data)
+        at = (array.ctypes.data for array in (plan.mask_ids, plan.status))
+        note_plan(self.block.address, plan.slots.ctypes.data, len(plan.slots), *at)
 
     def advancing(self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]) -> None:
         """The batch is about to accept these tokens; the plan is done with."""
         self.stop()
-        self.block.header[P_ROWS] = 0
         learn_rows(self.block.address, slots.ctypes.data, len(slots), tokens.ctypes.data)
 
     def begin(self, slot: int) -> None:

@@ -22,6 +22,7 @@ MOST_TIMES = 1 << 16
     P_SLOTS,  # int32[slots] their slots
     P_MASKS,  # int32[slots] their mask ids
     P_STATUS,  # uint8[slots] their status
+    P_LEARN_FROM,  # row with which the next counting of tokens begins
     P_OPEN,  # uint8[slots] 1: the row has tokens to follow
     P_WAITING,  # slots that wait for their masks
     P_WAIT_SLOTS,  # int32[slots] which
@@ -43,7 +44,7 @@ MOST_TIMES = 1 << 16
     P_EXPECT,  # int64[slots] 1 + position at which a mask made ahead is the row's, 0: none
     P_COUNTERS,  # int64[PREFETCH_COUNTERS]
     P_FIELDS,
-) = range(31)
+) = range(32)
 (
     Q_COUNT,  # batches that are served
     Q_MEMBERS,  # int64[Q_COUNT] addresses of their P_ blocks

@@ -21,6 +21,7 @@ from ...masks.host_step import (
     ANY_PENDING,
     H_ADVANCE_FUEL,
     H_ADVANCE_LEFT,
+    H_AHEAD,
     H_ANSWERS,
     H_CHOSEN,
     H_DECODING,
@@ -118,6 +119,7 @@ class Rows:
             limit=arrays[H_LIMIT],
             any_ends=False,
         )
+        self._is_ahead_known = False
         #: Whether a row of the last plan waits for its mask.
         self._any_pending = False
         # What sampling writes to, and what becomes of it where no row waits: made once.
@@ -212,19 +214,22 @@ class Rows:
 
         `again`: within the same step, whose plans share one budget.
         """
-        prefetcher = self._batch.prefetcher
-        if prefetcher is not None:
-            prefetcher.stop()
+        if not self._is_ahead_known:
+            self._know_ahead()
         found = plan_step(self._batch_at, self._host_at, decoding, again)
         plan = self._plan
         plan.any_ends = found & ANY_ENDS != 0
         self._any_pending = found & ANY_PENDING != 0
-        if prefetcher is not None or self._any_pending:
-            of_batch = Plan(self._chosen, plan.mask_ids, plan.end_allowed, plan.status)
-            self._batch.settler.take(of_batch, 0)
-            if prefetcher is not None:
-                prefetcher.planned(of_batch)
+        if self._any_pending:
+            self._batch.settler.take(Plan(self._chosen, plan.mask_ids, plan.end_allowed, plan.status), 0)
         return plan
+
+    def _know_ahead(self) -> None:
+        """Let kernels find what makes masks ahead, once there is anything. It has the batch in `prefetching` only."""
+        prefetcher = self._batch.prefetcher
+        if prefetcher is not None:
+            self._numbers[H_AHEAD] = prefetcher.block.address
+            self._is_ahead_known = True
 
     @contextmanager
     def prefetching(self) -> Iterator[None]:
@@ -292,11 +297,6 @@ class Rows:
 
     def _advance(self, tokens: npt.NDArray[np.int32], *, decoded: bool) -> npt.NDArray[np.uint8]:
         """`advance_step`; those of one step share its fuel."""
-        prefetcher = self._batch.prefetcher
-        if prefetcher is not None:
-            prefetcher.stop()
-            takes = (tokens >= 0) & (self._plan.decoding if decoded else np.True_)
-            prefetcher.advancing(np.where(takes, self._batch_slots, NO_SLOT).astype(np.int32), tokens)
         advance_step(self._batch_at, self._host_at, tokens, decoded)
         return self._answers
 

@@ -13,7 +13,7 @@ from prefetch_oracle import Foresight, Sequence, key_of, place_of
 
 from stepmask.grammar.automaton import H_FLAGS, RECURSIVE
 from stepmask.masks import foresight
-from stepmask.masks.foresight import learn_rows, score_rows
+from stepmask.masks.foresight import learn_rows, note_plan
 from stepmask.masks.layout import (
     B_ARENAS,
     B_CONFIGS,
@@ -24,6 +24,7 @@ from stepmask.masks.layout import (
     B_LIST_TOKENS,
     B_POSITION,
     B_SLOT_GRAMMAR,
+    B_STEP_EPOCH,
     BLOCK_COUNT,
     BLOCK_TRIPLES,
     CONFIG_BLOCK,
@@ -50,13 +51,16 @@ from stepmask.masks.prefetch_fields import (
     MOST_TIMES,
     P_BATCH,
     P_COUNTERS,
+    P_EPOCH,
     P_EXPECT,
     P_FIELDS,
     P_MADE,
     P_MADE_AT,
     P_MASKS,
     P_PLACES,
+    P_ROWS,
     P_SLOTS,
+    P_STATUS,
     P_TOKEN,
     PLACE_WORDS,
     PLACES,
@@ -111,8 +115,9 @@ class Memory:
             (P_MADE_AT, np.full(SLOTS, -1, np.int64)),
             (P_PLACES, np.zeros((PLACES, PLACE_WORDS), np.int64)),
             (P_COUNTERS, np.zeros(PREFETCH_COUNTERS, np.int64)),
-            (P_SLOTS, np.zeros(1, np.int32)),
-            (P_MASKS, np.zeros(1, np.int32)),
+            (P_SLOTS, np.zeros(SLOTS + 1, np.int32)),
+            (P_MASKS, np.zeros(SLOTS + 1, np.int32)),
+            (P_STATUS, np.zeros(SLOTS + 1, np.uint8)),
             (P_TOKEN, np.zeros(SUCCESSORS, np.int32)),
         ):
             self.block.set_array(field, array)
@@ -199,6 +204,7 @@ def test_learning_and_counting_are_those_of_plain_python(data: Any, most: int) -
             rows = data.draw(moves)
             slots, taken = (np.array(column, np.int32) for column in zip(*rows, strict=True))
             learn_rows(memory.block.address, slots.ctypes.data, len(rows), taken.ctypes.data)
+            assert memory.block.header[P_ROWS] == 0
             for slot, token in rows:
                 oracle.learn(slot, token)
             memory.check()
@@ -212,7 +218,14 @@ def test_learning_and_counting_are_those_of_plain_python(data: Any, most: int) -
                 memory.put(slot)
         found = [(slot, data.draw(statuses)) for slot in range(-1, SLOTS)]
         slots, status = np.array([s for s, _ in found], np.int32), np.array([s for _, s in found], np.uint8)
-        score_rows(memory.block.address, slots.ctypes.data, len(found), status.ctypes.data)
+        masks = np.arange(len(found), dtype=np.int32)
+        memory.batch.header[B_STEP_EPOCH] += 1
+        at = (array.ctypes.data for array in (masks, status))
+        note_plan(memory.block.address, slots.ctypes.data, len(found), *at)
+        for field, array in ((P_SLOTS, slots), (P_MASKS, masks), (P_STATUS, status)):
+            np.testing.assert_array_equal(memory.block.arrays[field], array)
+        assert memory.block.header[P_ROWS] == len(found)
+        assert memory.block.header[P_EPOCH] == memory.batch.header[B_STEP_EPOCH]
         for slot, one_status in found:
             oracle.score(slot, ready=one_status == READY, pending=one_status == PENDING)
         memory.check()
