@@ -8,8 +8,9 @@ Scenarios: *alone* (unconstrained rows only), *mix* (no adversary), *hard ID* (i
 STEPMASK_DATA, JSON Schemas and regular expressions, each in all of the adversary's rows), *fresh* (a schema that nobody
 had before every few milliseconds), *burst* (64 distinct cold grammars at once), *long compile* (a choice of 50,000
 options), *killed* (the compile service's worker, every 40 steps), *small pool* (masks of two steps, all grammars),
-*texts* (all structured rows want text and log-probabilities as JSON), *steady* (120 different well-behaved grammars in
-all rows but the victims'), and *mix* and *steady* with caches that nothing evicts (*hot*).
+*texts* (all structured rows want text and log-probabilities as JSON; compared with *alone, texts*, where such rows have
+no grammar: on a CPU the step samples log-probabilities, whoever wants them), *steady* (120 different well-behaved
+grammars in all rows but the victims'), and *mix* and *steady* with caches that nothing evicts (*hot*).
 Back ends: stepmask; without its budget; without masks made ahead; without its compile service (in threads of the same
 process instead); without its text process (the step loop makes the text); xgrammar and llguidance with their calls made
 the way vLLM makes them (`step_engine`). Everything is sampled by the same kernel.
@@ -59,13 +60,16 @@ NAMES = (
 #: Different grammars of *steady*.
 MIXED = 120
 #: What --check leaves to the peers.
-CHECKED = ("alone", "mix", "steady", "fresh", "burst")
+CHECKED = ("alone", "alone, texts", "mix", "steady", "fresh", "burst", "texts")
 
 
 def scenarios(names: Sequence[str], hard: Sequence[str] | None) -> list[Scenario]:
     """Those of these names, "alone" and "mix" first."""
     wanted = {"alone", *names}
     found = [Scenario("alone", structured=False), Scenario("mix")]
+    if "texts" in wanted:
+        wanted.add("alone, texts")
+        found.insert(1, Scenario("alone, texts", texts=True, is_free=True))
     if "hard" in wanted:
         for case in step_cases.hard(None if hard is None else list(hard)):
             found.append(Scenario(f"hard {case.name}", cases=(case,), pattern="resident"))
@@ -77,7 +81,7 @@ def scenarios(names: Sequence[str], hard: Sequence[str] | None) -> list[Scenario
         Scenario("mix, hot", is_hot=True),
         Scenario("steady", known=mixed),
         Scenario("steady, hot", known=mixed, is_hot=True),
-        Scenario("texts", texts=True),
+        Scenario("texts", texts=True, control="alone, texts"),
         Scenario("fresh", pattern="fresh"),
         Scenario("burst", cases=burst, pattern="burst"),
         Scenario("long compile", cases=(wide,), pattern="resident"),
@@ -96,10 +100,10 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
     return {"count": len(seconds), "p50": p50, "p99": p99, "p99.9": p999, "max": 1e3 * max(seconds)}
 
 
-def entry_of(measured: Measured, alone: dict[str, float]) -> dict[str, Any]:
-    """What is written of one run; `alone` are the victims' times without anybody else."""
+def entry_of(measured: Measured, control: dict[str, float]) -> dict[str, Any]:
+    """What is written of one run; `control` are the victims' times in the scenario that it is compared with."""
     victims = percentiles(measured.victims)
-    amplification = victims["p99"] / alone["p99"] if victims["count"] and alone.get("count") else None
+    amplification = victims["p99"] / control["p99"] if victims["count"] and control.get("count") else None
     return {
         "step_ms": percentiles(measured.steps), "grammar_ms": percentiles(measured.grammar),
         "grammar_cpu_ms": percentiles(measured.grammar_cpu), "victims_ms": victims,
@@ -136,7 +140,7 @@ def run_all(
     results: dict[str, dict[str, Any]] = {scenario.name: {} for scenario in chosen}
     for name in options.backends:
         back_end = BackEnd(name, vocabulary, options.tokenizer, options.budget_us)
-        alone: dict[str, float] = {}
+        controls: dict[str, dict[str, float]] = {}
         try:
             for scenario in chosen:
                 left_out = options.check and name != "stepmask" and scenario.name not in CHECKED
@@ -144,9 +148,10 @@ def run_all(
                     continue
                 measured = run(back_end, scenario, split, settings)
                 gc.collect()  # the engine: requests that are left in it refer to it, and its logits are 128 MB and more
-                if scenario.name == "alone":
-                    alone = percentiles(measured.victims)
-                results[scenario.name][name] = entry_of(measured, alone)
+                if scenario.name.startswith("alone"):
+                    controls[scenario.name] = percentiles(measured.victims)
+                control = controls[scenario.name if scenario.name in controls else scenario.control]
+                results[scenario.name][name] = entry_of(measured, control)
                 print(f"{scenario.name}, {name}: done", flush=True)
                 if options.report:
                     print(measured.report, flush=True)

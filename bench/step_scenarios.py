@@ -59,6 +59,10 @@ class Scenario:
     known: tuple[StepCase, ...] = ()
     #: Whether all structured rows want their text and its log-probabilities as JSON.
     texts: bool = False
+    #: Whether the structured rows are without grammars, but as they are else.
+    is_free: bool = False
+    #: The scenario in which nothing is there but what this one does not ask about: its victims' times are compared.
+    control: str = "alone"
     #: Whether the caches are left alone by the forward passes.
     is_hot: bool = False
 
@@ -175,7 +179,7 @@ class Driver:
     def _well_behaved(self, place: int) -> Handle:
         number = self._made % len(self._known)
         self._made += 1
-        grammar = self._back_end.known(self._known[number])
+        grammar = None if self._scenario.is_free else self._back_end.known(self._known[number])
         texts = self._scenario.texts
         # Every eighth row asks for log-probabilities, so it always waits for its mask.
         request = Request(

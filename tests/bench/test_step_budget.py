@@ -63,7 +63,7 @@ def test_the_check_and_several_shapes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "overruns in counted work: 0" in done.stdout and "grammar on the step thread, cold, p99.9" in done.stdout
     results = json.loads((tmp_path / "step-budget.json").read_text())["results"]
-    assert list(results) == ["alone", "mix, hot", "steady", "steady, hot", "texts"]
+    assert list(results) == ["alone", "alone, texts", "mix, hot", "steady", "steady, hot", "texts"]
     assert all(by_name["stepmask"]["overruns"] == 0 for by_name in results.values())
 
 
