@@ -179,7 +179,13 @@ def verdicts(results: dict[str, dict[str, Any]], budget_us: float) -> str:
         worst = max(ours, key=lambda scenario: ours[scenario]["stall_amplification"] or 0.0)
         lines.append(f"stall amplification: at most {number(ours[worst]['stall_amplification'])} ({worst})")
     steady = results.get("steady", {})
-    peers = {name: one["grammar_ms"]["p50"] for name, one in steady.items() if not name.startswith("stepmask")}
+    # A peer whose grammars were not all compiled by then had fewer rows, and is no peer.
+    served = 0.9 * steady["stepmask"]["outcomes"]["ready"] if "stepmask" in steady else 0
+    peers = {
+        name: one["grammar_ms"]["p50"]
+        for name, one in steady.items()
+        if not name.startswith("stepmask") and one["outcomes"]["ready"] >= served
+    }
     if peers and "stepmask" in steady:
         best = min(peers, key=peers.__getitem__)
         own = steady["stepmask"]["grammar_ms"]["p50"]

@@ -23,7 +23,7 @@ from .futures import CompileFuture
 from .jobs import Job, JobQueue
 from .kept import KeptResults, ServiceCounts
 from .limits import ServiceLimits
-from .requests import CompileRequest, admit
+from .requests import Admitted, CompileRequest
 from .supervisor import Supervisor
 
 
@@ -63,6 +63,7 @@ class CompileService:
         self._open: dict[tuple[str, float, float], Job] = {}  # jobs that an equal request may join
         self._all: dict[int, Job] = {}
         self._kept = KeptResults(self.bounds)
+        self._admitted = Admitted(self.limits, self.bounds)
         self._counts = ServiceCounts()
         self._next_number = 0
         self._closed: str | None = None
@@ -100,7 +101,7 @@ class CompileService:
         )
         if min(times) <= 0:
             raise ValueError(f"limits of time must be positive, not {min(times)}")
-        request = admit(grammar, self.limits, self.bounds)
+        request = self._admitted(grammar)
         future = CompileFuture()
         with self._lock:
             if self._closed is not None:

@@ -13,11 +13,12 @@ import stepmask
 from stepmask.grammar.errors import GrammarError
 from stepmask.grammar.expression import Bytes, Expression, Repeat, Sequence
 from stepmask.integrations.compile_service import CompileFailed, GrammarTextTooLarge, ServiceLimits
+from stepmask.integrations.compile_service import requests as requests_of
 from stepmask.integrations.compile_service.encoding import decode_grammar, encode_grammar
 from stepmask.integrations.compile_service.failures import MAX_TEXT, Failure
 from stepmask.integrations.compile_service.jobs import Job, JobQueue
 from stepmask.integrations.compile_service.kept import KeptResults
-from stepmask.integrations.compile_service.requests import KINDS, CompileRequest, admit, grammar_of
+from stepmask.integrations.compile_service.requests import KINDS, Admitted, CompileRequest, admit, grammar_of
 from stepmask.integrations.messages import Channel, Closed, contents, unnamed_file
 from stepmask.masks.cache import grammar_digest
 from stepmask.masks.errors import UnknownTokenError
@@ -323,3 +324,33 @@ def test_equal_requests_have_equal_keys() -> None:
     assert admit(stepmask.regex("ab*"), LIMITS, BOUNDS).key != admit(stepmask.regex("ab+"), LIMITS, BOUNDS).key
     other = stepmask.Limits(max_depth=9)
     assert admit(stepmask.regex("a"), LIMITS, BOUNDS).key != admit(stepmask.regex("a"), other, BOUNDS).key
+
+
+def test_large_specifications_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An equal one, in any order and as any object, is the same request; what differs at all is not; the oldest go."""
+    packed: list[Any] = []
+
+    def counting(grammar: Any, limits: stepmask.Limits, bounds: ServiceLimits) -> CompileRequest:
+        packed.append(grammar)
+        return admit(grammar, limits, bounds)
+
+    monkeypatch.setattr(requests_of, "admit", counting)
+    texts = ["|".join(f"{letter}{i}" for i in range(5000)) for letter in "abc"]
+    admitted = Admitted(LIMITS, ServiceLimits(max_admitted_bytes=5 * len(texts[0])))
+    first = {"kind": "regex", "text": texts[0], "ignore_case": True}
+    request = admitted(first)
+    same = dict(reversed(list(first.items())), text="".join(list(texts[0])))
+    assert admitted(same) is request and request == admit(first, LIMITS, BOUNDS)
+    assert len(packed) == 1
+    for other in ({**first, "ignore_case": 1}, {**first, "ignore_case": False}, {**first, "text": texts[1]}):
+        assert admitted(other) == admit(other, LIMITS, BOUNDS)
+    assert len(packed) == 4
+    admitted({**first, "text": texts[2]})
+    assert admitted(first) == request and len(packed) == 6, "it had gone"
+    small = {"kind": "regex", "text": "a"}
+    assert admitted(small) == admitted(small) == admit(small, LIMITS, BOUNDS) and len(packed) == 8
+    odd = {"kind": "regex", "text": texts[0], "names": {"x": 1}}
+    assert admitted(odd) == admit(odd, LIMITS, BOUNDS) == admitted(dict(odd)) and len(packed) == 10
+    with pytest.raises(stepmask.GrammarError):
+        admitted({"kind": "none", "text": texts[0]})
+    assert admitted(stepmask.regex("a")).key == admit(stepmask.regex("a"), LIMITS, BOUNDS).key
