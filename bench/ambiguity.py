@@ -105,6 +105,7 @@ def measure(rules: Mapping[str, Expression], text: bytes, tokens: int = 300, see
             batch.reset(slot)
             legal = legal_bytes(batch, slot)
         token[0] = text[step % len(text)] if text else rng.choice(legal)
+        batch.forget_stack(slot)  # or what an equal stack did with the token would be looked up
         before, moves = batch.counters["work"], int(batch._block.arrays[B_MOVES][slot])
         if batch.advance(row, token)[0] != ACCEPTED:
             raise ValueError(f"{text!r} is not in the language")

@@ -59,6 +59,7 @@ from .layout import (
     CONFIG_HEADS,
     COUNT_ACCEPTED,
     COUNT_ADVANCED,
+    COUNT_LEARNED,
     COUNT_REFUSED,
     COUNT_UNFINISHED,
     FINISHED,
@@ -191,7 +192,9 @@ def _accept(batch, grammar, slot, position, config, token, target, keep):  # typ
     if keep:
         forget_place(batch, slot, position + 1)
         if place != 0 and answer == ACCEPTED and load_i64(load_i64(batch, B_MOVES), slot) == moves:
+            begin = work_done(batch)
             learn_transition(batch, grammar, slot, position, place, token, before, target)
+            count(batch, COUNT_LEARNED, work_done(batch) - begin)
     return answer
 
 

@@ -320,8 +320,9 @@ FRESH_WORDS = FRESH_DONE + MAX_DONE
     COUNT_LIBRARY,  # contexts taken from the library of frames
     COUNT_RECALLED,  # masks of recursive rows that were remembered
     COUNT_LOOKED_UP,  # tokens of recursive rows that were taken as they had been before
+    COUNT_LEARNED,  # units of work for remembering what tokens do
     COUNTERS,
-) = range(26)
+) = range(27)
 
 # ------------------------------------------------------------------------------- a frame in the library
 # Words of its block; arrays by local state, the frame's first being 0.

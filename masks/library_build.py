@@ -154,6 +154,7 @@ def _context(batch: Batch, slot: int, state: int) -> Any:
     heads[BLOCK_COUNT] = 1
     heads[BLOCK_TRIPLES + 1 : BLOCK_TRIPLES + 3] = state, 0
     config[CONFIG_HEADS] = config[CONFIG_BLOCK_HEADS] = 1
+    batch.forget_stack(slot)
     try:
         batch.mask(slot)
     except StackLimitError:

@@ -26,6 +26,7 @@ from .layout import (
     B_LARGE_ARENAS,
     B_MIN_TOKENS,
     B_OLDEST,
+    B_PLACES,
     B_POSITION,
     B_ROW_FLAGS,
     B_ROW_MASK,
@@ -153,6 +154,11 @@ class Slots:
         if words > len(small):
             addresses[slot] = large.ctypes.data
         return large if addresses[slot] == large.ctypes.data else small
+
+    def forget_stack(self, slot: int) -> None:
+        """The sequence's stack was written by the caller: nothing is known of it, or of its mask."""
+        self._block.arrays[B_PLACES][slot] = -1
+        self._forget_row(slot)
 
     def _forget_row(self, slot: int) -> None:
         """The sequence is about to be in another place: nothing is known of its mask, finished or not."""

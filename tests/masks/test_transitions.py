@@ -20,8 +20,9 @@ from stepmask.masks.arena import ACCEPTED, ENDED, LEAST_COMPACTED, REFUSED
 from stepmask.masks.batch import Batch
 from stepmask.masks.compiled import CompiledGrammar, compile
 from stepmask.masks.layout import B_ARENA_NEXT, B_ARENA_USED, B_TRANSITION_BUCKETS
-from stepmask.masks.transitions import TRANSITION_COST, TRANSITIONS
+from stepmask.masks.transitions import LEARNING_COST, TRANSITION_COST, TRANSITIONS
 from stepmask.masks.vocabulary import Vocabulary
+from stepmask.masks.whole_stack import KEY_COST, MOST_READ
 
 SEEDS = st.integers(0, 2**32 - 1)
 TEXT = b'{"a":[1,{"b":[-2.5e3,"xy",null]}],"c":"d"}'
@@ -93,8 +94,10 @@ def test_each_token_is_stepped_once() -> None:
         batch.accept_bytes(slot, before)
         for at in range(len(TEXT) - 1):
             batch.mask(slot)
-            work, known = batch.counters["work"], looked_up(batch)
+            work, known, learned = batch.counters["work"], looked_up(batch), batch.counters["learned"]
             assert batch.advance(rows(slot), rows(TEXT[at])).tolist() == [ACCEPTED]
+            assert batch.counters["learned"] - learned <= KEY_COST + MOST_READ + LEARNING_COST
+            assert (batch.counters["learned"] == learned) == (looked_up(batch) > known)
             if slot == second:
                 assert looked_up(batch) == known + 1, TEXT[:at]
                 assert batch.counters["work"] - work <= TRANSITION_COST + 4  # the last of them for blocks
