@@ -249,8 +249,7 @@ class BackEnd:
     """One way to serve: how grammars are compiled (`compiling`), and rows stepped (`rows`).
 
     `BACK_ENDS` has the names: `stepmask` as it should be used; with a cure switched off each: no budget, no masks made
-    ahead, grammars
-    compiled by threads of the engine's own process, or text made by the step loop; the peers.
+    ahead, grammars compiled by threads of the engine's own process, or text made by the step loop; the peers.
     """
 
     def __init__(self, name: str, vocabulary: Any, tokenizer: Path | None, budget_us: float) -> None:

@@ -174,30 +174,6 @@ def batch_block(
     lists = max(4096, 4 * slots)
     dedup = 1 << (4 * (rows + lists)).bit_length()
     table = 1 << 16
-    block = Block(B_FIELDS)
-    for field, number in (
-        (B_VOCABULARY, tables.address),
-        (B_VOCABULARY_START, start_tables.address),
-        (B_WORDS, words),
-        (B_SLOTS, slots),
-        (B_HISTORY, history),
-        (B_EPOCH, 1),
-        (B_HALF, rows),
-        (B_LISTS, lists),
-        (B_LIST_TOKENS_HALF, 256 * lists),
-        (B_DEDUP_SIZE, dedup),
-        (B_TABLE_SIZE, table),
-        (B_RUN_JOB, entry_address(run_job)),
-        (B_RUN_CONTEXT, entry_address(run_context)),
-        (B_RUN_STACK, entry_address(run_stack_walk)),
-        (B_ADVANCE_ROWS, entry_address(advance_rows)),
-        (B_TABLE_AGE, 1),
-        (B_GRAPH_CALL, entry_address(graph_call)),
-        (B_ARENA_WORDS, stack_words),
-        (B_MEMO_BUCKETS, MEMO_STEPS // STEPS_A_BUCKET),
-        (B_TRANSITION_BUCKETS, TRANSITIONS // TRANSITIONS_A_BUCKET),
-    ):
-        block.set_number(field, number)
     arrays: list[tuple[int, npt.NDArray[Any]]] = [
         (B_SLOT_GRAMMAR, np.zeros(slots, np.int64)),
         (B_CONFIGS, np.zeros((slots, history, CONFIG_WORDS), np.int64)),
@@ -238,10 +214,30 @@ def batch_block(
         (B_TRANSITIONS, np.zeros((TRANSITIONS, TRANSITION_WORDS), np.int64)),
         *job_arrays(tables, path),
     ]
-    for field, array in arrays:
-        array += 0  # touch every page now rather than in a step
-        block.set_array(field, array)
-    block.pack()
+    block = Block.packed(B_FIELDS, arrays)
+    for field, number in (
+        (B_VOCABULARY, tables.address),
+        (B_VOCABULARY_START, start_tables.address),
+        (B_WORDS, words),
+        (B_SLOTS, slots),
+        (B_HISTORY, history),
+        (B_EPOCH, 1),
+        (B_HALF, rows),
+        (B_LISTS, lists),
+        (B_LIST_TOKENS_HALF, 256 * lists),
+        (B_DEDUP_SIZE, dedup),
+        (B_TABLE_SIZE, table),
+        (B_RUN_JOB, entry_address(run_job)),
+        (B_RUN_CONTEXT, entry_address(run_context)),
+        (B_RUN_STACK, entry_address(run_stack_walk)),
+        (B_ADVANCE_ROWS, entry_address(advance_rows)),
+        (B_TABLE_AGE, 1),
+        (B_GRAPH_CALL, entry_address(graph_call)),
+        (B_ARENA_WORDS, stack_words),
+        (B_MEMO_BUCKETS, MEMO_STEPS // STEPS_A_BUCKET),
+        (B_TRANSITION_BUCKETS, TRANSITIONS // TRANSITIONS_A_BUCKET),
+    ):
+        block.set_number(field, number)
     return block, Lanes(block, tables, path)
 
 
@@ -273,7 +269,7 @@ class Lanes:
         self._block = block
         self._vocabulary, self._path, self._lazy_words = tables, path, 0
         #: Blocks whose fields are those of each lane; a look has no job.
-        self._lanes = (block, self._new(job_arrays(tables, path)), Block(B_FIELDS))
+        self._lanes = (block, Block.packed(B_FIELDS, job_arrays(tables, path)), Block(B_FIELDS))
         # Those of the table for what is made ahead, if there is one.
         self._ahead: tuple[Block, ...] = ()
         self._ahead_table = np.zeros((LANES, LANE_FIELDS), np.int64)
@@ -285,15 +281,6 @@ class Lanes:
             self._give_parts(lane)
         block.set_array(B_LANES, np.zeros((LANES, LANE_FIELDS), np.int64))
         self._link()
-
-    @staticmethod
-    def _new(arrays: list[tuple[int, npt.NDArray[Any]]]) -> Block:
-        block = Block(B_FIELDS)
-        for field, array in arrays:
-            array += 0
-            block.set_array(field, array)
-        block.pack()
-        return block
 
     def _give_parts(self, lane: Block) -> None:
         """What a job points to."""
@@ -336,7 +323,7 @@ class Lanes:
         if not self._ahead:
             idle = Block(B_FIELDS)
             idle.set_array(B_JOB, np.zeros(JOB_WORDS, np.int64))
-            own = self._new(job_arrays(self._vocabulary, self._path))
+            own = Block.packed(B_FIELDS, job_arrays(self._vocabulary, self._path))
             self._give_parts(own)
             self._ahead = (own, idle, self._lanes[LANE_LOOK])
             if self._lazy_words:

@@ -52,8 +52,8 @@ from .prefetch_fields import (
     SUCCESSORS,
 )
 
-#: Rows whose tokens are counted in one step: each takes some 0.4 us with cold caches, and which tokens usually come
-#: next is known just as well from some of them.
+#: Rows whose tokens are counted in one step: each is three reads from far apart, and which tokens usually come next is
+#: known just as well from some of them.
 LEARNED_ROWS = 16
 
 

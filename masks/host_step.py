@@ -2,14 +2,15 @@
 
 A host has more rows than those with a grammar, and they come and go: prompts that are not read yet, rows that wait.
 Each of the things to do about that is a line of Python or a few, of which a step would have dozens, each with caches
-that a forward pass has emptied: some 3 us a call of a function. A kernel reads the same few arrays in one go.
+that a forward pass has emptied. A kernel reads the same few arrays in one go.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .._numba import entry_address, helper, kernel
 from .advance import advance_rows
@@ -40,9 +41,6 @@ from .memory import (
 )
 from .step import ROWS, plan_rows
 from .tables import ALL_ENDS
-
-if TYPE_CHECKING:
-    pass
 
 #: Slot of a row without a grammar, and of a row that sits a step out.
 NO_SLOT = -1
@@ -81,8 +79,7 @@ ANY_ENDS, ANY_PENDING = 1, 2
 
 def host_block(slots: int) -> Block:
     """The block of a host with so many rows, none of which has a grammar."""
-    block = Block(H_FIELDS)
-    for field, array in (
+    arrays: tuple[tuple[int, npt.NDArray[Any]], ...] = (
         (H_SLOTS, np.full(slots, NO_SLOT, np.int32)),
         (H_MIN_TOKENS, np.zeros(slots, np.int64)),
         (H_CHOSEN, np.full(slots, NO_SLOT, np.int32)),
@@ -94,9 +91,8 @@ def host_block(slots: int) -> Block:
         (H_LIMIT, np.zeros(slots, np.bool_)),
         (H_TOKENS, np.zeros(slots, np.int32)),
         (H_ANSWERS, np.zeros(slots, np.uint8)),
-    ):
-        block.set_array(field, array)
-    block.pack()
+    )
+    block = Block.packed(H_FIELDS, arrays)
     block.set_number(H_PLAN_ROWS, entry_address(plan_rows))
     block.set_number(H_ADVANCE_ROWS, entry_address(advance_rows))
     block.set_number(H_NOTE_PLAN, entry_address(note_plan))

@@ -205,54 +205,53 @@ def _row_at_start(batch, slot, position):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _known_mask(batch, slot, place):  # type: ignore[no-untyped-def]
+def _mask_of_place(batch, slot, place):  # type: ignore[no-untyped-def]
     """Mask id of a recursive slot by its place alone, or -1: that does not tell it.
 
     Only in a look, and of a row that does not wait already: what a lane has at least in each phase is for its job.
     """
-    known = load_i64(batch, B_ROW_MASK)
-    mask_id = current_mask(batch, known, slot)
+    low = load_i64(place, PLACE_LOW)
     looks = load_i64(batch, B_LOOKING) != 0 and load_i64(load_i64(batch, B_WAITING), slot) == 0
-    if mask_id < 0 and looks and load_i64(place, PLACE_LOW) != 0 and affords(batch, KEY_COST):
-        entry = find_entry(batch, load_i64(place, PLACE_LOW), load_i64(place, PLACE_HIGH))
-        mask_id = current_mask(batch, entry, 2)
-        count(batch, COUNT_WORK, KEY_COST)
-        if mask_id >= 0:
-            store_i64(known, slot, load_i64(entry, 2))
-            note_mask(batch, slot, place, load_i64(entry, 2))
-            count(batch, COUNT_RECALLED, 1)
-            count(batch, COUNT_HITS, 1)
+    if not looks or low == 0 or not affords(batch, KEY_COST):
+        return -1
+    entry = find_entry(batch, low, load_i64(place, PLACE_HIGH))
+    mask_id = current_mask(batch, entry, 2)
+    count(batch, COUNT_WORK, KEY_COST)
+    if mask_id >= 0:
+        store_i64(load_i64(batch, B_ROW_MASK), slot, load_i64(entry, 2))
+        note_mask(batch, slot, place, load_i64(entry, 2))
+        count(batch, COUNT_RECALLED, 1)
+        count(batch, COUNT_HITS, 1)
     return mask_id
 
 
 @helper
 def _plan_row(batch, slot):  # type: ignore[no-untyped-def]
     """(mask id, -1 where it is not known yet, -2 past a limit; bits of legal end tokens) of a slot."""
-    # Most rows in which all is known: two arrays that have a number for each slot say it.
-    flags = load_i64(load_i64(batch, B_ROW_FLAGS), slot)
-    mask_id, place = -1, 0
-    if flags >= 0:
-        mask_id = current_mask(batch, load_i64(batch, B_ROW_MASK), slot)
-    if mask_id >= 0:
+    # Of most rows in which all is known two arrays that have a number for each slot say it. (Of a row without a stack
+    # they say nothing.)
+    known = load_i64(batch, B_ROW_MASK)
+    mask_id, flags, place = current_mask(batch, known, slot), load_i64(load_i64(batch, B_ROW_FLAGS), slot), 0
+    if mask_id >= 0 and flags >= 0:
         count(batch, COUNT_HITS, 1)
         count(batch, COUNT_RECALLED, 1)
     else:
         place = current_place(batch, slot)
         if place != 0:
-            mask_id = _known_mask(batch, slot, place)
             flags = load_i64(place, PLACE_FLAGS)
+            if mask_id < 0:
+                mask_id = _mask_of_place(batch, slot, place)
     grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
     position = load_i64(load_i64(batch, B_POSITION), slot)
     config = config_at(batch, slot, position)
-    if mask_id < 0:
+    if flags < 0:
         flags = load_i64(config, CONFIG_FLAGS) | NAMES
+    if mask_id < 0:
         if flags & FINISHED:
             return KIND_EMPTY << KIND_SHIFT, 0
         at_start = _row_at_start(batch, slot, position)
         if load_i64(load_i64(grammar, G_AUTOMATON), H_FLAGS) & RECURSIVE:
-            known = load_i64(batch, B_ROW_MASK)
-            mask_id = current_mask(batch, known, slot)
-            if mask_id < 0 and affords(batch, mask_cost(batch)) and room_for_mask(batch):
+            if affords(batch, mask_cost(batch)) and room_for_mask(batch):
                 mask_id = resolve(batch, known, slot, load_i64(batch, B_SCRATCH))
             # In a look, what did not suffice before is left to the lanes.
             if mask_id < 0 and (load_i64(batch, B_LOOKING) == 0 or load_i64(load_i64(batch, B_WAITING), slot) == 0):

@@ -6,8 +6,6 @@ import hashlib
 import importlib
 import inspect
 import json
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +14,7 @@ from ...grammar.errors import GrammarUnsupported
 from ...grammar.expression import Grammar
 from ...grammar.json_fields import parse_json
 from ...grammar.limits import Limits
+from ...grammar.remembered import Remembered
 from ...masks.cache import grammar_digest
 from .encoding import decode_grammar, encode_grammar
 from .errors import GrammarTextTooLarge
@@ -88,9 +87,9 @@ class Admitted:
 
     def __init__(self, limits: Limits, bounds: ServiceLimits) -> None:
         self._limits, self._bounds = limits, bounds
-        self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[Any, ...], CompileRequest] = OrderedDict()
-        self._bytes = 0
+        self._known: Remembered[tuple[Any, ...], CompileRequest] = Remembered(
+            1 + bounds.max_admitted_bytes // REMEMBERED_FROM, bounds.max_admitted_bytes
+        )
 
     def __call__(self, grammar: Grammar | Mapping[str, Any]) -> CompileRequest:
         """See `admit`."""
@@ -102,18 +101,10 @@ class Admitted:
         if not all(isinstance(value, (str, int, type(None))) for _, value in items):
             return admit(grammar, self._limits, self._bounds)
         key = tuple((name, type(value), value) for name, value in items)  # 1 and True are equal else
-        with self._lock:
-            if key in self._known:
-                self._known.move_to_end(key)
-                return self._known[key]
-        request = admit(grammar, self._limits, self._bounds)
-        with self._lock:
-            if key not in self._known:
-                self._known[key] = request
-                self._bytes += 2 * len(request.payload)
-            while self._bytes > self._bounds.max_admitted_bytes:
-                _, oldest = self._known.popitem(last=False)
-                self._bytes -= 2 * len(oldest.payload)
+        request = self._known.find(key)
+        if request is None:
+            request = admit(grammar, self._limits, self._bounds)
+            self._known.add(key, request, 2 * len(request.payload))  # the key's text is as long
         return request
 
 

@@ -39,7 +39,6 @@ from ...masks.host_step import (
     H_SLOTS,
     H_SPENT,
     H_STATUS,
-    H_TOKENS,
     NO_SLOT,
     advance_step,
     host_block,
@@ -109,7 +108,7 @@ class Rows:
         self._host.set_array(H_POSITIONS, self._parameters.position)
         arrays = self._host.arrays
         self._batch_slots, self._min_tokens = arrays[H_SLOTS], arrays[H_MIN_TOKENS]
-        self._chosen, self._tokens, self._answers = arrays[H_CHOSEN], arrays[H_TOKENS], arrays[H_ANSWERS]
+        self._chosen, self._answers = arrays[H_CHOSEN], arrays[H_ANSWERS]
         self._plan = StepPlan(
             decoding=arrays[H_DECODING],
             status=arrays[H_STATUS],
