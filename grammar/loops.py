@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._numba import helper, kernel
+from .._numba import allocating_helper, helper, kernel
 from .automaton import COUNTER, FINAL, HAS_CALLS, HAS_OPERATIONS, PLAIN, SPREAD
 from .expression import ByteAutomaton, Characters, Expression, Machine, Ranges, Repeat
 from .position import Int32Array, Uint8Array, grown
@@ -91,6 +91,20 @@ def class_edges(ranges: Ranges) -> tuple[Int32Array, Int32Array, Int32Array, Int
     return edge_start, *(np.ascontiguousarray(table[:, i]) for i in (1, 2, 3))  # type: ignore[return-value]
 
 
+@lru_cache(maxsize=256)
+def _edges_of_all(
+    classes: tuple[Ranges, ...],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Int32Array, Int32Array, Int32Array, Int32Array, Uint8Array]:
+    """`class_edges` of all, one behind the other: where each begins among the states' starts and among the edges, and
+    the columns; and whether it has code points above U+007F."""
+    parts = [class_edges(ranges) for ranges in classes]
+    none: Any = (np.zeros(0, np.int32),) * 4
+    columns = [np.concatenate(column) for column in zip(none, *parts, strict=True)]
+    state_at, edge_at = (np.cumsum([0, *(len(part[i]) for part in parts)], dtype=np.int64) for i in (0, 1))
+    above = np.array([bool(ranges) and ranges[-1][1] > 0x7F for ranges in classes], np.uint8)
+    return state_at, edge_at, *columns, above
+
+
 def find_loops(
     arrays: dict[str, npt.NDArray[Any]], n_classes: int, asked: npt.NDArray[np.bool_], classes: list[Ranges]
 ) -> tuple[Int32Array, list[Ranges]]:
@@ -100,23 +114,30 @@ def find_loops(
     the flag SPREAD of states whose class leads on to others.
     """
     loop = np.full(len(arrays["edges"]), -1, np.int32)
+    if not classes:
+        return loop, []
     columns = [arrays[name] for name in _COLUMNS]
+    arguments: Any = (*columns, n_classes, asked.view(np.uint8), *_edges_of_all(tuple(classes)), loop)
+    candidates, bounds = _mark_loops(*arguments)  # type: ignore[no-untyped-call]
     for index, ranges in enumerate(classes):
-        arguments: Any = (*columns, n_classes, *class_edges(ranges), loop, index)
-        _mark_loops(*arguments)
-    _spread_loops(arrays, n_classes, asked, loop, classes)
-    used = np.unique(loop[loop >= 0])
-    number = np.full(len(classes) + 1, -1, np.int32)
-    number[used] = np.arange(len(used))
-    return number[loop], [classes[index] for index in used.tolist()]
+        begin, end = bounds[index : index + 2]
+        if begin < end:
+            _spread_loops(arrays, n_classes, loop, index, ranges, candidates[begin:end])
+    used = np.zeros(len(classes) + 1, np.bool_)
+    used[loop] = True  # the last one: of the states with none
+    used[-1] = False
+    number = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    number[-1] = -1
+    return number[loop], [ranges for ranges, some in zip(classes, used.tolist(), strict=False) if some]
 
 
 def _spread_loops(
     arrays: dict[str, npt.NDArray[Any]],
     n_classes: int,
-    asked: npt.NDArray[np.bool_],
     loop: Int32Array,
-    classes: list[Ranges],
+    index: int,
+    ranges: Ranges,
+    candidates: Int32Array,
 ) -> None:
     """Set `loop` also at states that such a class leads to states like them, and never away: a greatest fixpoint.
 
@@ -125,33 +146,13 @@ def _spread_loops(
     and those of several conditions on one text. Only of classes with code points above U+007F: of others,
     `masks.wide` finds what it needs by itself.
     """
-    flags, frame, rows = arrays["state_flags"], arrays["state_frame"], arrays["edges"]
-    # In a counter and where members begin, what a final state does depends on more than itself.
-    kind = arrays["frame_kind"][frame]
-    free = (flags & (HAS_CALLS | HAS_OPERATIONS) == 0) & ~asked & (kind != COUNTER) & (rows >= 0)
-    free &= (flags & FINAL == 0) | (kind == PLAIN)
-    for state in np.flatnonzero((flags & HAS_OPERATIONS != 0) & (loop >= 0)).tolist():
-        loop[(loop == loop[state]) & (frame == frame[state])] = -1  # what it loops on begins members
-    columns = [arrays[name] for name in _COLUMNS[:5]]
-    dense = np.flatnonzero(free).astype(np.int32)
-    alive = arrays["dense"].reshape(-1, n_classes) >= 0
-    for index, ranges in enumerate(classes):
-        edges = class_edges(ranges)
-        if not ranges or ranges[-1][1] <= 0x7F or len(rows) * len(edges[0]) > MAX_SPREAD_PAIRS:
-            continue
-        lesser = (loop < 0) | (loop > index)  # classes come largest first
-        # Most states have no edge for some first byte of the class.
-        first = np.zeros(256, np.bool_)
-        for low, high in zip(edges[1][: edges[0][1]].tolist(), edges[2][: edges[0][1]].tolist(), strict=True):
-            first[low : high + 1] = True
-        whole = np.logical_and.reduce(alive[:, np.unique(arrays["byte_class"][first])], axis=1)
-        candidates = dense[whole[rows[dense]]]
-        if not lesser[candidates].any():
-            continue
-        arguments: Any = (*columns, n_classes, *edges, candidates)
-        found = _staying(*arguments).view(np.bool_) & lesser
-        loop[found] = index
-        flags[found] |= SPREAD
+    lesser = (loop < 0) | (loop > index)  # classes come largest first
+    if not lesser[candidates].any():
+        return
+    arguments: Any = (*(arrays[name] for name in _COLUMNS[:5]), n_classes, *class_edges(ranges), candidates)
+    found = _staying(*arguments).view(np.bool_) & lesser
+    loop[found] = index
+    arrays["state_flags"][found] |= SPREAD
 
 
 @helper
@@ -275,12 +276,8 @@ def _staying(
     return result
 
 
-@kernel(
-    "(uint8[::1], int32[::1], int32[::1], uint8[::1], int32[::1], uint8[::1], int32[::1], int32[::1], uint8[::1], "
-    "int64, int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)",
-    allocates=True,
-)
-def _mark_loops(
+@allocating_helper
+def _mark_class(
     byte_class: Uint8Array,
     edges: Int32Array,
     dense: Int32Array,
@@ -297,7 +294,7 @@ def _mark_loops(
     target: Int32Array,
     loop: Int32Array,
     index: int,
-) -> bool:
+) -> None:
     """Set `loop` to `index` at the free states that every code point of the class leads back to.
 
     And at those that all of them lead to one such state, as the start of `[a-z]+` does: what counts is
@@ -313,7 +310,6 @@ def _mark_loops(
     stamp = np.zeros(size, np.int32)
     stack = np.empty(limit + 1, np.int64)
     now = 0
-    any_found = False
     # One byte of each class of bytes that are a code point of their own.
     letters = np.empty(256, np.int32)
     met = np.zeros(256, np.uint8)
@@ -396,10 +392,75 @@ def _mark_loops(
                     break
         if good and land == s:
             loop[s] = index
-            any_found = True
         elif good and land >= 0 and state_frame[land] == state_frame[s]:
             landing[s] = land
     for s in range(len(edges)):
         if landing[s] >= 0 and loop[landing[s]] == index:
             loop[s] = index
-    return any_found
+
+
+@kernel(
+    "(uint8[::1], int32[::1], int32[::1], uint8[::1], int32[::1], uint8[::1], int32[::1], int32[::1], uint8[::1], "
+    "int64, uint8[::1], int64[::1], int64[::1], int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1], "
+    "int32[::1])",
+    allocates=True,
+)
+def _mark_loops(  # type: ignore[no-untyped-def]
+    byte_class, edges, dense, single_byte, single_target, state_flags, state_frame, frame_start, frame_kind, n_classes,
+    asked, state_at, edge_at, class_edge, low, high, target, above, loop,
+):  # fmt: skip
+    """Set `loop` at the states that loop on a class by themselves; (candidates of `_spread_loops`, where each class's
+    begin)."""
+    n, count = len(edges), len(above)
+    for k in range(count):
+        begin, end = edge_at[k], edge_at[k + 1]
+        _mark_class(
+            byte_class, edges, dense, single_byte, single_target, state_flags, state_frame, frame_start, frame_kind,
+            n_classes, class_edge[state_at[k] : state_at[k + 1]], low[begin:end], high[begin:end], target[begin:end],
+            loop, k,
+        )  # fmt: skip
+    for s in range(n):
+        if state_flags[s] & HAS_OPERATIONS and loop[s] >= 0:  # what it loops on begins members
+            klass = loop[s]
+            for other in range(n):
+                if loop[other] == klass and state_frame[other] == state_frame[s]:
+                    loop[other] = -1
+    candidates = np.empty(n, np.int32)
+    bounds = np.zeros(count + 1, np.int64)
+    needed = np.empty(256, np.int32)
+    found = 0
+    for k in range(count):
+        bounds[k + 1] = found
+        if not above[k] or n * (state_at[k + 1] - state_at[k]) > MAX_SPREAD_PAIRS:
+            continue
+        # Most states have no edge for some first byte of the class.
+        met = np.zeros(256, np.uint8)
+        n_needed = 0
+        for e in range(edge_at[k], edge_at[k] + class_edge[state_at[k] + 1]):
+            for byte in range(low[e], high[e] + 1):
+                if not met[byte_class[byte]]:
+                    met[byte_class[byte]] = 1
+                    needed[n_needed] = byte_class[byte]
+                    n_needed += 1
+        if found + n > len(candidates):
+            candidates = grown(candidates, 2 * (found + n))
+        for s in range(n):
+            row = np.int64(edges[s])
+            kind = frame_kind[state_frame[s]]
+            # In a counter and where members begin, what a final state does depends on more than itself.
+            if (
+                row < 0
+                or asked[s]
+                or state_flags[s] & (HAS_CALLS | HAS_OPERATIONS)
+                or kind == COUNTER
+                or (state_flags[s] & FINAL and kind != PLAIN)
+            ):
+                continue
+            i = 0
+            while i < n_needed and dense[row * n_classes + needed[i]] >= 0:
+                i += 1
+            if i == n_needed:
+                candidates[found] = s
+                found += 1
+        bounds[k + 1] = found
+    return candidates[:found].copy(), bounds

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import mmap
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .layout import (
     CONTEXT_BUCKETS,
     CONTEXT_WORDS,
     G_CONTEXT_TABLE,
     G_CONTEXTS,
+    G_FIELDS,
     G_ITEMS,
     G_LIST_NODES,
     G_LIST_TABLE,
@@ -49,17 +48,17 @@ class ContextMemory:
         private = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
         options = {"flags": private} if private else {}
         memory = np.frombuffer(mmap.mmap(-1, mmap.PAGESIZE * sum(sizes), **options), np.uint8)
-        self._arrays: dict[int, npt.NDArray[Any]] = {}
+        self._block = Block(G_FIELDS)
         begin = 0
         for pages, (field, shape, dtype, touched) in zip(sizes, _ARRAYS, strict=True):
             part = memory[mmap.PAGESIZE * begin : mmap.PAGESIZE * (begin + pages)]
             part[: mmap.PAGESIZE * touched : mmap.PAGESIZE] = 0
-            self._arrays[field] = part[: math.prod(shape) * np.dtype(dtype).itemsize].view(dtype).reshape(shape)
+            array = part[: math.prod(shape) * np.dtype(dtype).itemsize].view(dtype).reshape(shape)
+            self._block.set_array(field, array)
             begin += pages
 
     def give(self, block: Block) -> None:
         """Let a grammar's block have the arrays, no context in them."""
-        self._arrays[G_CONTEXT_TABLE][:] = 0
-        self._arrays[G_LIST_TABLE][:] = 0
-        for field, array in self._arrays.items():
-            block.set_array(field, array)
+        self._block.arrays[G_CONTEXT_TABLE][:] = 0
+        self._block.arrays[G_LIST_TABLE][:] = 0
+        block.share(self._block)

@@ -31,7 +31,7 @@ OVERFLOW = 4  # more heads than MAX_HEADS: the compiler's proof was wrong
     G_NUMBER,  # number of the grammar in its store; part of every context key
     G_TOKEN_IDS,  # int32[symbols] token id of each token symbol
     G_STATE_MASK,  # int64[n_states] mask slot of each root-frame state: epoch << 32 | mask id; -1 unknown
-    G_LOOP_BITS,  # int64[n_loops][2][words] tokens made of the loop class alone; after one space
+    G_LOOP_BITS,  # int64[n_loops] address of each class's int64[2][words]: tokens made of it alone; after one space
     G_KINDS,  # int64[KIND_WORDS] bytes that do the same in every state
     G_LOOP_EXACT,  # uint8[n_states] 1 where no code point above U+007F but those of the loop class may come next
     G_LOOP_SIZE,  # int32[n_loops] tokens made of the class

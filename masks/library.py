@@ -10,7 +10,7 @@ the grammar has there, as always.
 A frame is known by a digest of its content. It is worth an entry when a second grammar has it; the entry is a file of
 the cache folder, `library/VOCABULARY/FRAME.stepmask`, written and checked as compiled grammars are, and mapped by every
 process that needs it. `prepare_library` makes the entries of JSON's own frames ahead. The bitmaps of code point classes
-(`masks.prepare.loop_members`), which grammars share too, are kept beside them.
+(`masks.class_members`), which grammars share too, are kept beside them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from ..grammar.automaton import (
     Automaton,
 )
 from . import cache
+from .class_members import class_members, keep_members
 from .errors import VocabularyError
 from .layout import (
     E_ADDED,
@@ -55,7 +56,6 @@ from .layout import (
     E_TOKENS,
 )
 from .memory import Block
-from .prepare import keep_members, loop_members
 from .trie import VocabularyTables, tables_of
 
 if TYPE_CHECKING:
@@ -276,14 +276,9 @@ def classes_known(vocabulary: Vocabulary, automaton: Automaton) -> None:
             keep_members(tables, ranges, members)
             return members
 
-        known = loop_members_known(tables, ranges)
+        known = ranges.tobytes() in tables.class_members
         if not (path.exists() if known else cache.load_quietly(path, load) is not None):
-            cache.write_quietly(path, {"members": loop_members(tables, ranges)}, metadata)
-
-
-def loop_members_known(tables: VocabularyTables, ranges: npt.NDArray[np.int32]) -> bool:
-    """Are the bitmaps of a class in memory?"""
-    return ranges.tobytes() in tables.__dict__.get("_members", {})
+            cache.write_quietly(path, {"members": class_members(tables, ranges).bits}, metadata)
 
 
 def prepare_library(vocabulary: Vocabulary) -> int:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-import numpy.typing as npt
 
-from .._numba import helper, kernel
-from ..grammar.automaton import FINAL, HAS_CALLS, HAS_OPERATIONS, SPREAD
+from .._numba import allocating_helper, helper
+from ..grammar.automaton import FINAL, H_N_CLASSES, HAS_CALLS, HAS_OPERATIONS, SPREAD
 from .layout import G_LOOP_EXACT, G_SPREAD_BYTES, G_SPREAD_GROUP, L_LEAVE, L_STAY
-from .machine import AT_EDGES, AT_LOOP_RANGES, AT_LOOP_START, AT_STATE_LOOP, delta, flags_of, restart_of
+from .machine import (
+    AT_BYTE_CLASS,
+    AT_DENSE,
+    AT_EDGES,
+    AT_LOOP_RANGES,
+    AT_LOOP_START,
+    AT_STATE_FLAGS,
+    AT_STATE_FRAME,
+    AT_STATE_LOOP,
+    delta,
+    flags_of,
+    restart_of,
+)
 from .memory import load_i32, load_i64, load_u8, section, store_i64
 from .stays import after_byte, local_step
-
-if TYPE_CHECKING:
-    from ..grammar.automaton import Automaton
 
 #: Words of an entry of G_SPREAD_BYTES: four of bytes, and 1 where what follows the frame may come next as well.
 SPREAD_WORDS = 5
@@ -74,14 +80,14 @@ def _count_after(automaton, state, lead, known):  # type: ignore[no-untyped-def]
     return known[state, column]
 
 
-@kernel("void(int64, int64, int64[::1], uint8[::1])", allocates=True)
-def _exact_states(automaton, n_states, sizes, exact):  # type: ignore[no-untyped-def]
+@allocating_helper
+def find_exact(automaton, sizes, exact):  # type: ignore[no-untyped-def]
     """exact[s] = 1 where the code points above U+007F that may come next in `s` are those of its loop class alone.
 
     `sizes`: how many such code points each loop class has. All of them are alive in `s`, so counting suffices.
     """
     known = np.full((0, 7), -1, np.int32)
-    for state in range(n_states):
+    for state in range(len(exact)):
         klass = load_i32(section(automaton, AT_STATE_LOOP), state)
         if klass < 0:
             continue
@@ -89,7 +95,7 @@ def _exact_states(automaton, n_states, sizes, exact):  # type: ignore[no-untyped
             exact[state] = 1
             continue
         if len(known) == 0:
-            known = np.full((n_states, 7), -1, np.int32)
+            known = np.full((len(exact), 7), -1, np.int32)
         start = restart_of(automaton, state, 0)
         total = 0
         for lead in range(0xC2, 0xF5):
@@ -103,63 +109,78 @@ def _exact_states(automaton, n_states, sizes, exact):  # type: ignore[no-untyped
         exact[state] = 1 if total == sizes[klass] else 0
 
 
-def exact_loops(automaton: Automaton, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """uint8[states], 1 where no code point above U+007F but those of its loop class may come next.
+@allocating_helper
+def _add_spread(automaton, begin, end, n_loops, exact, group, entries, n):  # type: ignore[no-untyped-def]
+    """`find_spread` for the states begin..end of one frame, of which some are SPREAD; entries from `n` on."""
+    loops, flags = section(automaton, AT_STATE_LOOP), section(automaton, AT_STATE_FLAGS)
+    edges, dense = section(automaton, AT_EDGES), section(automaton, AT_DENSE)
+    n_classes = load_i64(automaton, H_N_CLASSES)
+    alive = np.zeros((n_loops, n_classes), np.uint8)
+    ends = np.zeros(n_loops, np.uint8)
+    least = np.ones(n_loops, np.uint8)
+    place = np.full(n_loops, -1, np.int32)
+    largest = n_loops
+    for state in range(begin, end):
+        klass = load_i32(loops, state)
+        if klass < 0:
+            continue
+        largest = min(largest, klass)
+        least[klass] &= exact[state]
+        own = load_u8(flags, state)
+        if own & SPREAD:
+            place[klass] = 0
+        row = load_i32(edges, state)
+        # In other states no string of the class goes on for certain; in these all have dense rows.
+        if own & (HAS_CALLS | HAS_OPERATIONS) == 0 and row >= 0:
+            for c in range(n_classes):
+                alive[klass, c] |= np.uint8(load_i32(dense, row * n_classes + c) >= 0)
+            ends[klass] |= np.uint8(own & FINAL != 0)
+    for klass in range(n_loops):
+        if klass > 0:  # larger classes come first, and smaller ones lead to states of theirs
+            for c in range(n_classes):
+                alive[klass, c] |= alive[klass - 1, c]
+            ends[klass] |= ends[klass - 1]
+        if place[klass] == 0:
+            if n == len(entries):
+                more = np.zeros((2 * n, SPREAD_WORDS), np.int64)
+                more[:n] = entries
+                entries = more
+            place[klass] = n
+            for byte in range(256):
+                if alive[klass, load_u8(section(automaton, AT_BYTE_CLASS), byte)]:
+                    entries[n, byte >> 6] |= np.int64(1) << np.int64(byte & 63)
+            entries[n, 4] = ends[klass]
+            n += 1
+    for state in range(begin, end):
+        if load_u8(flags, state) & SPREAD:
+            klass = load_i32(loops, state)
+            group[state] = place[klass]
+            # What its class leads to loops on that too, or on a larger one, whose other code points are alive.
+            exact[state] = least[klass] if klass == largest else np.uint8(0)
+    return entries, n
 
-    Nor after some of these. `sizes`: how many such code points each loop class has.
+
+@allocating_helper
+def find_spread(automaton, n_loops, exact, group):  # type: ignore[no-untyped-def]
+    """What may come next after any string of the class of a SPREAD state: int64[groups, SPREAD_WORDS].
+
+    One group for each frame and class, `group` of each SPREAD state (it is -1 before): its states, and those of larger
+    classes of the frame, to which these lead. `exact` holds for a SPREAD state where it does for all these.
     """
-    exact = np.zeros(automaton.n_states, np.uint8)
-    _exact_states(automaton.address, automaton.n_states, sizes, exact)
-    spread = automaton["state_flags"] & SPREAD != 0
-    if not spread.any():
-        return exact
-    loop, frame = automaton["state_loop"].astype(np.int64), automaton["state_frame"]
-    # What a SPREAD state's class leads to loops on it too, or on a larger one, whose other code points are alive.
-    group = frame * len(sizes) + loop
-    least = np.ones(len(automaton["frame_kind"]) * len(sizes), np.uint8)
-    np.minimum.at(least, group[loop >= 0], exact[loop >= 0])
-    largest = np.full(len(automaton["frame_kind"]), len(sizes))
-    np.minimum.at(largest, frame[loop >= 0], loop[loop >= 0])
-    exact[spread] = least[group[spread]] & (loop[spread] == largest[frame[spread]])
-    return exact
-
-
-def spread_bytes(automaton: Automaton) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """What may come next after any string of the class of a SPREAD state: (group of each state or -1, their entries).
-
-    One group for each frame and class: its states, and those of larger classes of the frame, to which these lead.
-    """
-    loop, frame, flags = automaton["state_loop"], automaton["state_frame"], automaton["state_flags"]
-    spread = np.flatnonzero(flags & SPREAD)
-    group = np.full(len(loop), -1, np.int32)
-    if not len(spread):
-        return group, np.zeros((0, SPREAD_WORDS), np.int64)
-    # A pair as one number: to sort columns takes many times as long.
-    most = int(loop.max()) + 1
-    keys, numbers = np.unique(frame[spread].astype(np.int64) * most + loop[spread], return_inverse=True)
-    group[spread] = numbers.reshape(-1)
-    entries = np.zeros((len(keys), SPREAD_WORDS), np.int64)
-    alive = automaton["dense"].reshape(-1, automaton.n_classes) >= 0
-    # In other states no string of the class goes on for certain; in these all have dense rows.
-    kept = np.flatnonzero((loop >= 0) & (flags & (HAS_CALLS | HAS_OPERATIONS) == 0) & (automaton["edges"] >= 0))
-    if not len(kept):
-        return group, entries
-    key = frame[kept].astype(np.int64) * most + loop[kept]
-    order = np.argsort(key, kind="stable")
-    kept, key = kept[order], key[order]
-    starts = np.flatnonzero(np.diff(key, prepend=-1))
-    some = np.logical_or.reduceat(alive[automaton["edges"][kept]], starts, axis=0)
-    ends = np.logical_or.reduceat(flags[kept] & FINAL != 0, starts)
-    own = key[starts]
-    for i in (1 + np.flatnonzero(own[1:] // most == own[:-1] // most)).tolist():  # larger classes come first
-        some[i] |= some[i - 1]
-        ends[i] |= ends[i - 1]
-    at = np.searchsorted(own, keys, "right") - 1
-    there = (at >= 0) & (own[at] // most == keys // most)
-    bits = np.packbits(some[at[there]][:, automaton["byte_class"]], axis=1, bitorder="little")
-    entries[there, :4] = np.ascontiguousarray(bits).view(np.int64)
-    entries[there, 4] = ends[at[there]]
-    return group, entries
+    frames, flags = section(automaton, AT_STATE_FRAME), section(automaton, AT_STATE_FLAGS)
+    entries = np.zeros((4, SPREAD_WORDS), np.int64)
+    n = 0
+    begin = 0
+    while begin < len(group):  # a frame's states stand beside each other
+        end = begin
+        some = False
+        while end < len(group) and load_i32(frames, end) == load_i32(frames, begin):
+            some = some or load_u8(flags, end) & SPREAD != 0
+            end += 1
+        if some:
+            entries, n = _add_spread(automaton, begin, end, n_loops, exact, group, entries, n)
+        begin = end
+    return entries[:n].copy()
 
 
 @helper

@@ -235,6 +235,25 @@ class Block:
         self.arrays[index] = array
         self.header[index] = array.ctypes.data
 
+    def add_zeros(self, *parts: tuple[int, int, type[np.generic]]) -> list[npt.NDArray[Any]]:
+        """Arrays of zeros, each a field, how many elements and their type, in one allocation and beside each other."""
+        sizes = [-(-count * np.dtype(dtype).itemsize // 8) for _, count, dtype in parts]
+        memory = np.zeros(sum(sizes), np.int64)
+        address, begin, added = memory.ctypes.data, 0, []
+        for (index, count, dtype), size in zip(parts, sizes, strict=True):
+            array = memory[begin : begin + size].view(dtype)[:count]
+            self.arrays[index] = array
+            self.header[index] = address + 8 * begin
+            begin += size
+            added.append(array)
+        return added
+
+    def share(self, other: Block) -> None:
+        """Have the arrays of another block too."""
+        self.arrays.update(other.arrays)
+        for index in other.arrays:
+            self.header[index] = other.header[index]
+
     def set_number(self, index: int, value: int) -> None:
         self.header[index] = value
 

@@ -281,9 +281,9 @@ def begin_selection(  # type: ignore[no-untyped-def]
             length = nothing
         elif part == 0 or after:
             if klass >= 0:
-                members = load_i64(grammar, G_LOOP_BITS) + row_bytes * (2 * klass + part)
+                members = load_i64(load_i64(grammar, G_LOOP_BITS), klass) + row_bytes * part
             elif empty and load_i64(loop, L_CLASS) >= 0:
-                members = load_i64(grammar, G_LOOP_BITS) + row_bytes * 2 * load_i64(loop, L_CLASS)
+                members = load_i64(load_i64(grammar, G_LOOP_BITS), load_i64(loop, L_CLASS))
             n += 1 if members != nothing else 0
             if limit < longest:
                 length = lengths + row_bytes * limit

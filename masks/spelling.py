@@ -10,6 +10,7 @@ import numpy.typing as npt
 from .._numba import helper, kernel
 from ..grammar.automaton import FINAL, HAS_TOKENS, LAZY, RECURSIVE, Automaton
 from ..grammar.errors import GrammarUnsatisfiable, GrammarUnsupported
+from .describe import live_bytes
 from .machine import AT_STATE_FLAGS, delta
 from .memory import load_i64, load_u8, section
 from .trie import TOKEN_ENDS, V_NODE, V_ROOT, VocabularyTables
@@ -106,33 +107,3 @@ def spelling(
         named = ", ".join(f"0x{b:02x}" for b in missing[:8])
         raise GrammarUnsatisfiable(f"the vocabulary cannot spell any match: it has no single-byte token for {named}")
     return good
-
-
-def live_bytes(automaton: Automaton) -> npt.NDArray[np.bool_]:
-    """bool[256]: the bytes on any edge."""
-    live = np.zeros(256, np.bool_)
-    _mark_live(
-        automaton["byte_class"],
-        automaton["dense"],
-        automaton["single_byte"],
-        automaton["lazy_edges"],
-        automaton.n_classes,
-        live,
-    )
-    return live
-
-
-@kernel("void(uint8[::1], int32[::1], uint8[::1], int32[::1], int64, boolean[::1])", allocates=True)
-def _mark_live(byte_class, dense, single_byte, lazy_edges, n_classes, live):  # type: ignore[no-untyped-def]
-    """Set `live` at the bytes on any edge."""
-    classes = np.zeros(256, np.uint8)
-    for row in range(0, len(dense), n_classes):
-        for c in range(n_classes):
-            classes[c] |= np.uint8(dense[row + c] >= 0)
-    for k in range(len(lazy_edges) // 3):
-        for c in range(lazy_edges[3 * k], lazy_edges[3 * k + 1] + 1):
-            classes[c] = 1
-    for b in range(256):
-        live[b] = classes[byte_class[b]] != 0
-    for k in range(len(single_byte)):
-        live[single_byte[k]] = True

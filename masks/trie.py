@@ -24,6 +24,7 @@ from .memory import Block
 from .vocabulary import checked_vocabulary
 
 if TYPE_CHECKING:
+    from .class_members import ClassMembers
     from .vocabulary import Vocabulary
 
 # Words of a vocabulary block.
@@ -436,6 +437,8 @@ class VocabularyTables:
         self.words = words
         self.rank_words = rank_words
         self.max_bytes = int(block.header[V_MAX_BYTES])
+        #: Of the classes of code points that grammars had so far, by their ranges (`class_members`).
+        self.class_members: dict[bytes, ClassMembers] = {}
         #: bool[256]: the bytes that are a token by themselves.
         self.single_bytes = np.zeros(256, np.bool_)
         alone = rank_start[:-1][np.diff(rank_start) == 1]

@@ -32,7 +32,7 @@ FIRST_IN_CHILD = (
     ".masks.stack_walk",
     ".masks.finish",
     ".masks.prefetch_numba",
-    ".masks.loop_class",
+    ".masks.describe",
     ".masks.prepare",
     ".masks.foresight",
 )

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from stepmask.grammar.automaton import COUNTER, FINAL, Automaton
+from stepmask.grammar.automaton import COUNTER, FINAL, HAS_CALLS, HAS_OPERATIONS, SPREAD, Automaton
 
 Ranges = Iterable[tuple[int, int]]
 
@@ -45,11 +45,8 @@ def _spelled() -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]]:
     return found
 
 
-def exact_states(automaton: Automaton) -> list[bool]:
-    """By state: has it a loop class, and are that class's code points above U+007F all that may come next in its frame?
-
-    In a counter the next item may begin, where there may be one after the first.
-    """
+def edge_table(automaton: Automaton) -> npt.NDArray[np.int64]:
+    """Where each state leads by each byte, int64[states + 1, 256], -1: nowhere; the last row is of no state."""
     a = {name: automaton[name] for name in ("edges", "dense", "byte_class", "single_byte", "single_target")}
     n = automaton.n_states
     table = np.full((n + 1, 256), -1, np.int64)
@@ -59,6 +56,34 @@ def exact_states(automaton: Automaton) -> list[bool]:
             table[state] = a["dense"][row * automaton.n_classes + a["byte_class"].astype(np.int64)]
         elif row < -1:
             table[state, a["single_byte"][-2 - row]] = a["single_target"][-2 - row]
+    return table
+
+
+def next_after_class(automaton: Automaton, state: int) -> tuple[set[int], bool]:
+    """What may come next after strings of the class of a SPREAD state: bytes, and whether the frame may end.
+
+    As it is defined: what the states of its frame do that loop on its class or on a larger one.
+    """
+    table = edge_table(automaton)
+    loop, frame, flags = (automaton[name] for name in ("state_loop", "state_frame", "state_flags"))
+    found: set[int] = set()
+    ends = False
+    for other in range(automaton.n_states):
+        plain = not flags[other] & (HAS_CALLS | HAS_OPERATIONS) and automaton["edges"][other] >= 0
+        if plain and frame[other] == frame[state] and 0 <= loop[other] <= loop[state]:
+            found.update(np.flatnonzero(table[other] >= 0).tolist())
+            ends = ends or bool(flags[other] & FINAL)
+    assert flags[state] & SPREAD
+    return found, ends
+
+
+def exact_states(automaton: Automaton) -> list[bool]:
+    """By state: has it a loop class, and are that class's code points above U+007F all that may come next in its frame?
+
+    In a counter the next item may begin, where there may be one after the first.
+    """
+    n = automaton.n_states
+    table = edge_table(automaton)
 
     def alive(state: int) -> npt.NDArray[np.bool_]:
         """By code point above U+007F: does it lead anywhere?"""

@@ -16,7 +16,9 @@ from stepmask.grammar.compile import compile_grammar
 from stepmask.grammar.errors import GrammarTooLarge, GrammarUnsatisfiable
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.regex import regex
-from stepmask.masks.loop_class import exact_loops
+from stepmask.masks.describe import describe
+from stepmask.masks.layout import G_FIELDS, G_LOOP_EXACT
+from stepmask.masks.memory import Block
 from stepmask.masks.prepare import lazy_loops
 from stepmask.masks.warm_up import warm_up
 
@@ -50,12 +52,10 @@ def compiled(pattern: str, limits: Limits) -> Automaton | None:
 def check_exact(automaton: Automaton) -> int:
     """How many states are exact."""
     warm_up()
-    sizes = np.zeros(max(1, len(automaton["loop_start"]) - 1), np.int64)
-    for number in range(len(automaton["loop_start"]) - 1):
-        begin, end = automaton["loop_start"][number : number + 2]
-        for low, high in automaton["loop_ranges"].reshape(-1, 2)[begin:end].tolist():
-            sizes[number] += max(0, high - max(low, 0x80) + 1)
-    exact, expected = exact_loops(automaton, sizes).astype(bool), np.array(exact_states(automaton))
+    block = Block(G_FIELDS)
+    if not describe(block, automaton).size:
+        return 0
+    exact, expected = block.arrays[G_LOOP_EXACT].astype(bool), np.array(exact_states(automaton))
     spread = automaton["state_flags"] & SPREAD != 0
     assert exact[~spread].tolist() == expected[~spread].tolist()
     # Of a state whose class leads to others it is said of those as well.

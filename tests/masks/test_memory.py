@@ -44,3 +44,17 @@ def test_packed_arrays_are_those_given(shapes: list[tuple[str, int, bool]]) -> N
             spans.append((own.ctypes.data, own.ctypes.data + own.nbytes))
     spans.sort()
     assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans))
+
+
+def test_zeros_beside_each_other_and_arrays_of_another_block() -> None:
+    block, other = Block(5), Block(5)
+    small, words, none = block.add_zeros((0, 3, np.uint8), (1, 2, np.int64), (4, 0, np.int32))
+    assert (small.shape, words.shape, none.shape) == ((3,), (2,), (0,))
+    assert small.dtype == np.uint8 and words.dtype == np.int64 and not small.any() and not words.any()
+    assert block.header[0] == small.ctypes.data and block.header[1] == words.ctypes.data == small.ctypes.data + 8
+    small[:], words[:] = 255, 7
+    assert small.tolist() == [255] * 3 and words.tolist() == [7, 7]
+    kept = np.arange(4)
+    other.set_array(2, kept)
+    block.share(other)
+    assert block.header.tolist()[2:4] == [kept.ctypes.data, 0] and block.arrays[2] is kept
