@@ -16,10 +16,11 @@ process instead); without its text process (the step loop makes the text); xgram
 the way vLLM makes them (`step_engine`). Everything is sampled by the same kernel.
 
 Prints step times, the time between two tokens of unconstrained rows, the step thread's time for grammars (by the clock,
-and as processor time: `cpu`), stall amplification (the p99 between tokens over that of *alone* of the same back end),
-outcomes of rows, overruns (steps whose counted work passed the budget) and the most fuel that any step spent, of 150
-units a microsecond of budget. p99.9 is near the maximum where there are fewer than 1,000 values. On a machine that does
-other things as well only `cpu` and the counts mean anything. Writes bench/out/step-budget.json and .png.
+and in every other step as processor time: `cpu`), stall amplification (the p99 between tokens over that of *alone* of
+the same back end), outcomes of rows, overruns (steps whose counted work passed the budget) and the most fuel that any
+step spent, of 150 units a microsecond of budget. p99.9 is near the maximum where there are fewer than 1,000 values. On
+a machine that does other things as well only `cpu` and the counts mean anything. Writes bench/out/step-budget.json and
+.png.
 `--quick` takes a few seconds and needs no tokenizer. `--check` asks of a quiet machine what is claimed: no overruns,
 the budget kept in time, no victims, a warm step beside the best peer's. Everything:
 

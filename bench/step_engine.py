@@ -97,16 +97,20 @@ class ScriptedModel:
 class CallTimer:
     """Processor time of the step thread in calls of given methods, which is not disturbed by what else runs.
 
-    What a method has other threads do is not in it.
+    What a method has other threads do is not in it. Only while `is_on`: with cold caches, asking for the time twice a
+    call takes some 30 microseconds of a step, a tenth of what stepmask takes for 256 rows.
     """
 
     def __init__(self, rows: Rows, *names: str) -> None:
         self.seconds = 0.0
+        self.is_on = True
         for name in names:
             setattr(rows, name, self._timed(getattr(rows, name)))
 
     def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*arguments: Any, **options: Any) -> Any:
+            if not self.is_on:
+                return method(*arguments, **options)
             start = time.thread_time()
             try:
                 return method(*arguments, **options)

@@ -77,9 +77,10 @@ class Measured:
     """What one scenario did to one back end; times in seconds, one entry a step or a token."""
 
     steps: list[float] = field(default_factory=list)
-    #: The step thread's time for masks and tokens of grammars (plan, settle, advance; a peer's filling of masks).
+    #: The step thread's time for masks and tokens of grammars (plan, settle, advance; a peer's filling of masks), of
+    #: every other step.
     grammar: list[float] = field(default_factory=list)
-    #: The same as processor time of the step thread, which other processes do not disturb.
+    #: The same of the steps between as processor time of the step thread, which other processes do not disturb.
     grammar_cpu: list[float] = field(default_factory=list)
     #: Time between two tokens of an unconstrained row.
     victims: list[float] = field(default_factory=list)
@@ -103,6 +104,8 @@ class Driver:
         self._settings = settings
         self._timer = timer
         self._last_cpu = 0.0
+        #: Of each step so far, whether its processor time was asked for.
+        self._clocked: list[bool] = []
         self._adversary_slots = max(1, settings.batch // 8) if scenario.pattern else 0
         structured = settings.batch // 2 if scenario.structured else 0
         if scenario.known:
@@ -126,8 +129,12 @@ class Driver:
     def __call__(self) -> bool:
         """Between two steps; whether the run is over."""
         engine, settings = self._engine, self._settings
-        self.measured.grammar_cpu.append(self._timer.seconds - self._last_cpu)
-        self._last_cpu = self._timer.seconds
+        if engine.recorder.steps != self._seen:
+            self._clocked.append(self._timer.is_on)
+            if self._timer.is_on:
+                self.measured.grammar_cpu.append(self._timer.seconds - self._last_cpu)
+            self._last_cpu = self._timer.seconds
+            self._timer.is_on = not self._timer.is_on
         if not self._timed and engine.recorder.steps >= settings.warm_steps:
             self._timed = True
             self._limit_warming(False)
@@ -143,6 +150,7 @@ class Driver:
                     self._ask()
         elif self._timed and engine.recorder.steps >= settings.steps:
             return True
+        self._seen = engine.recorder.steps
         for i, handle in enumerate(self._free):
             if handle is None or handle.is_finished:
                 self._free[i] = self._victim() if self._timed and i < VICTIMS else self._unconstrained(None)
@@ -237,7 +245,7 @@ class Driver:
         rows = engine.rows
         if isinstance(rows, PeerRows):
             grammar = grammar + np.asarray(rows.fill_s[-len(grammar) :])
-        measured.grammar = grammar.tolist()
+        measured.grammar = grammar[~np.array(self._clocked[-len(grammar) :])].tolist()
         measured.victims = [gap for times in self._times for gap in np.diff(times).tolist()]
         measured.outcomes = engine.recorder.outcomes()
         if self._back_end.budget_us is not None and not isinstance(rows, PeerRows):

@@ -29,6 +29,7 @@ from .layout import (
     B_BEHIND,
     B_BYTES_DONE,
     B_EFFORT,
+    B_END_BITS,
     B_END_COUNT,
     B_ENDS,
     B_HISTORY,
@@ -229,7 +230,7 @@ def _note_answer(batch, slot, token, answer):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _is_at_end(batch, slot):  # type: ignore[no-untyped-def]
+def is_at_end(batch, slot):  # type: ignore[no-untyped-def]
     """May the slot's text end here, and go on in no way? False where that is not seen at a glance."""
     config = current_config(batch, slot)
     # Most rows, and most of those at their end: without a look at their grammars.
@@ -316,7 +317,7 @@ def advance_rows(batch, slots, rows, tokens, accepted, mode):  # type: ignore[no
                 behind = row
         if answer == ACCEPTED:
             n += 1
-            if mode == ROWS and slot >= 0 and load_i64(batch, B_TELLS_ENDS) != 0 and _is_at_end(batch, slot):
+            if mode == ROWS and slot >= 0 and load_i64(batch, B_TELLS_ENDS) != 0 and is_at_end(batch, slot):
                 answer = ENDED
         if mode != RESUME:
             store_u8(accepted, 0 if mode == DRAFT else row, answer)
@@ -395,7 +396,7 @@ def fork_slot(batch, source, target):  # type: ignore[no-untyped-def]
         for word in range(load_i64(used, source)):
             store_i64(load_i64(arenas, target), word, load_i64(load_i64(arenas, source), word))
         store_i64(used, target, load_i64(used, source))
-    for field in (B_POSITION, B_OLDEST, B_SLOT_GRAMMAR, B_MIN_TOKENS, B_ARENA_NEXT):
+    for field in (B_POSITION, B_OLDEST, B_SLOT_GRAMMAR, B_MIN_TOKENS, B_ARENA_NEXT, B_END_BITS):
         address = load_i64(batch, field)
         store_i64(address, target, load_i64(address, source))
     ends = load_i64(batch, B_ENDS)

@@ -17,6 +17,7 @@ from .errors import StackLimitError
 from .finish import lazy_distances, shortest_completion
 from .fuel import NO_FUEL_LIMIT
 from .host_rows import copy_rows
+from .known_rows import advance_all, plan_all
 from .late import finish
 from .layout import (
     B_ADVANCE_FUEL,
@@ -161,7 +162,7 @@ class Batch(Slots):
         """`plan` with so much fuel, and nothing around it."""
         slots = self._checked(slots)
         rows = len(slots)
-        left = _step.plan_rows(self._address, self._slots_at, rows, fuel, *self._plan_at)
+        left = plan_all(self._address, self._slots_at, rows, fuel, *self._plan_at)
         if left == _step.NO_SUCH_SLOT:
             raise ValueError("a row names a slot that is not in use (-1 is an unconstrained row)")
         self._fuel_left = left
@@ -190,7 +191,7 @@ class Batch(Slots):
         self.settler.left = 0
         self._memory.header[B_TELLS_ENDS] = ends
         copy_rows(tokens, self._tokens_at)
-        _advance.advance_rows(self._address, self._slots_at, rows, self._tokens_at, self._accepted_at, _step.ROWS)
+        advance_all(self._address, self._slots_at, rows, self._tokens_at, self._accepted_at)
         return self._accepted[:rows]
 
     def _advance(self, slots: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32], mode: int) -> int:

@@ -13,6 +13,7 @@ from .arena import LEAST_COMPACTED
 from .bitmaps import SELECTION_WORDS
 from .context_walk import run_context
 from .graph_call import graph_call
+from .known_rows import REST_FIELDS
 from .layout import (
     B_ADVANCE_BYTES,
     B_ADVANCE_ROWS,
@@ -30,10 +31,12 @@ from .layout import (
     B_DEDUP_SIZE,
     B_DENSE,
     B_EFFORT,
+    B_END_BITS,
     B_END_COUNT,
     B_ENDS,
     B_EPOCH,
     B_FIELDS,
+    B_FOUND,
     B_GRAPH,
     B_GRAPH_CALL,
     B_HALF,
@@ -68,8 +71,10 @@ from .layout import (
     B_OLDEST,
     B_PAIRS,
     B_PLACES,
+    B_PLAN_ROWS,
     B_POSITION,
     B_REQUEST,
+    B_REST,
     B_RETURNS,
     B_ROW_FLAGS,
     B_ROW_MASK,
@@ -148,6 +153,7 @@ from .memo import MAX_STEPS, MEMO_STEPS, STEP_WORDS, STEPS_A_BUCKET
 from .memory import Block, room
 from .places import PLACE_WORDS
 from .stack_walk import run_stack_walk
+from .step import plan_rows
 from .transitions import TRANSITION_WORDS, TRANSITIONS, TRANSITIONS_A_BUCKET
 from .undecided import SORTED_AT_ONCE
 from .walk import run_job
@@ -211,6 +217,9 @@ def batch_block(
         (B_MEMO_NODES, np.zeros(MAX_STEPS, np.int64)),
         (B_PLACES, np.full((slots, 2, PLACE_WORDS), -1, np.int64)),
         (B_TRANSITION_OF, np.zeros(slots, np.int64)),
+        (B_END_BITS, np.zeros(slots, np.int64)),
+        (B_REST, np.zeros((REST_FIELDS, slots), np.int32)),
+        (B_FOUND, np.zeros(16, np.int64)),
         (B_TRANSITIONS, np.zeros((TRANSITIONS, TRANSITION_WORDS), np.int64)),
         *job_arrays(tables, path),
     ]
@@ -231,6 +240,7 @@ def batch_block(
         (B_RUN_CONTEXT, entry_address(run_context)),
         (B_RUN_STACK, entry_address(run_stack_walk)),
         (B_ADVANCE_ROWS, entry_address(advance_rows)),
+        (B_PLAN_ROWS, entry_address(plan_rows)),
         (B_TABLE_AGE, 1),
         (B_GRAPH_CALL, entry_address(graph_call)),
         (B_ARENA_WORDS, stack_words),

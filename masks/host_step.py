@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numba import entry_address, helper, kernel
-from .advance import advance_rows
 from .foresight import learn_rows, note_plan
 from .fuel import count, work_done
+from .known_rows import advance_all, plan_all
 from .layout import (
     B_ADVANCE_FUEL,
     B_TELLS_ENDS,
@@ -30,7 +30,6 @@ from .memory import (
     Block,
     call_kernel_4,
     call_kernel_5,
-    call_kernel_6,
     call_kernel_7,
     load_i32,
     load_i64,
@@ -39,7 +38,6 @@ from .memory import (
     store_i64,
     store_u8,
 )
-from .step import ROWS, plan_rows
 from .tables import ALL_ENDS
 
 #: Slot of a row without a grammar, and of a row that sits a step out.
@@ -58,8 +56,8 @@ NO_SLOT = -1
     H_LIMIT,  # bool: rows that cannot have a mask
     H_TOKENS,  # int32: the tokens that were chosen
     H_ANSWERS,  # uint8: as `Batch.advance`
-    H_PLAN_ROWS,  # address of the kernel step.plan_rows
-    H_ADVANCE_ROWS,  # address of the kernel advance.advance_rows
+    H_PLAN_ROWS,  # address of the kernel known_rows.plan_all
+    H_ADVANCE_ROWS,  # address of the kernel known_rows.advance_all
     H_PLAN_FUEL,  # units that the plans of one step have, and `settle` and `advance`
     H_SETTLE_FUEL,
     H_ADVANCE_FUEL,
@@ -93,8 +91,8 @@ def host_block(slots: int) -> Block:
         (H_ANSWERS, np.zeros(slots, np.uint8)),
     )
     block = Block.packed(H_FIELDS, arrays)
-    block.set_number(H_PLAN_ROWS, entry_address(plan_rows))
-    block.set_number(H_ADVANCE_ROWS, entry_address(advance_rows))
+    block.set_number(H_PLAN_ROWS, entry_address(plan_all))
+    block.set_number(H_ADVANCE_ROWS, entry_address(advance_all))
     block.set_number(H_NOTE_PLAN, entry_address(note_plan))
     block.set_number(H_LEARN_ROWS, entry_address(learn_rows))
     return block
@@ -189,7 +187,7 @@ def advance_step(batch, host, tokens, decoded):  # type: ignore[no-untyped-def]
     store_i64(host, H_SETTLE_LEFT, 0)
     store_i64(batch, B_TELLS_ENDS, 1 if decoded else 0)
     answers = load_i64(host, H_ANSWERS)
-    call_kernel_6(load_i64(host, H_ADVANCE_ROWS), batch, chosen, rows, own, answers, ROWS)
+    call_kernel_5(load_i64(host, H_ADVANCE_ROWS), batch, chosen, rows, own, answers)
     spent = work_done(batch) - before
     store_i64(host, H_ADVANCE_LEFT, max(0, fuel - spent))
     store_i64(host, H_SPENT, load_i64(host, H_SPENT) + spent)

@@ -16,7 +16,7 @@ CONFIG_HEADS, CONFIG_FLAGS, CONFIG_POSITION, CONFIG_UNUSED = range(4)
 CONFIG_FIRST_HEAD = 4
 HEAD_DEPTH, HEAD_STATES, HEAD_REGISTERS = 0, 1, 1 + MAX_DEPTH
 HEAD_WORDS = 1 + 2 * MAX_DEPTH
-CONFIG_WORDS = CONFIG_FIRST_HEAD + MAX_HEADS * HEAD_WORDS
+CONFIG_WORDS = -(-(CONFIG_FIRST_HEAD + MAX_HEADS * HEAD_WORDS) // 8) * 8  # whole cache lines
 WORK_CONFIG_WORDS = CONFIG_FIRST_HEAD + (WORK_HEADS + 1) * HEAD_WORDS
 SCRATCH_WORDS = WORK_CONFIG_WORDS + CONFIG_WORDS  # the second part: SPARE_CONFIG
 
@@ -214,8 +214,12 @@ CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
     B_TRANSITIONS,  # int64[buckets][TRANSITIONS_A_BUCKET][TRANSITION_WORDS] what masks.transitions remembers
     B_TRANSITION_BUCKETS,  # a power of two
     B_TRANSITION_OF,  # int64[slots] address of each slot's transition that was found while others were served, or 0
+    B_PLAN_ROWS,  # address of the kernel step.plan_rows
+    B_END_BITS,  # int64[slots] a bit for each end token, by its lowest six bits
+    B_REST,  # int32[REST_FIELDS][slots] rows that masks.known_rows hands on
+    B_FOUND,  # int64[16] transitions of the next rows that masks.known_rows serves, or 0
     B_FIELDS,
-) = range(101)
+) = range(105)
 #: Ways to a mask in one plan: the row that has waited longest, those that need least, and looking for what is there.
 LANE_OLDEST, LANE_CHEAPEST, LANE_LOOK, LANES = range(4)
 #: What each lane has for itself; the last five, also the looks.

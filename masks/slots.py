@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ from .layout import (
     B_ARENA_WORDS,
     B_ARENAS,
     B_BEHIND,
+    B_END_BITS,
     B_END_COUNT,
     B_ENDS,
     B_LARGE_ARENAS,
@@ -124,6 +125,7 @@ class Slots:
         arrays = self._block.arrays
         arrays[B_ENDS][slot, : len(ends)] = ends
         arrays[B_END_COUNT][slot] = len(ends)
+        arrays[B_END_BITS][slot] = _end_bits(ends)
         arrays[B_MIN_TOKENS][slot] = min_tokens
         arrays[B_TEXT_START][slot] = bool(text_start) and self.vocabulary.text_start
         arrays[B_SLOT_GRAMMAR][slot] = resident.block.address
@@ -310,3 +312,11 @@ class Slots:
         if resident is None:
             raise ValueError(f"slot {slot} is not in use")
         return resident
+
+
+def _end_bits(ends: Iterable[int]) -> int:
+    """What B_END_BITS has for these end tokens, as a signed number."""
+    bits = 0
+    for end in ends:
+        bits |= 1 << (end & 63)
+    return bits - (bits >> 63 << 64)

@@ -169,7 +169,8 @@ def test_who_allocates_is_called_by_none_that_does_not() -> None:
                 assert caller.targetoptions["_nrt"] or not called.targetoptions.get("_nrt"), (function, name)
         if not caller.targetoptions["_nrt"]:
             assert "rray" not in function.__annotations__.get("return", ""), function
-    step = {"plan_rows", "advance_rows", "settle_rows", "_sample_rows", "_candidate_rows", "_apply_rows"}
+    step = {"plan_step", "advance_step", "plan_all", "advance_all", "plan_rows", "advance_rows", "settle_rows"}
+    step |= {"_sample_rows", "_candidate_rows", "_apply_rows"}
     quiet = {d.py_func.__name__ for d in seen if not d.targetoptions["_nrt"]}
     assert step <= quiet
 
