@@ -68,8 +68,9 @@ from .transitions import (
     take_transition,
 )
 
-#: Arrays at B_REST, of the rows that are handed on: their numbers, slots, tokens and B_ROW_FLAGS, and the answers.
-REST_ROWS, REST_SLOTS, REST_TOKENS, REST_FLAGS, REST_MASKS, REST_ENDS, REST_ANSWERS, REST_FIELDS = range(8)
+#: Arrays at B_REST, of the rows that are handed on: which they are and what is known of them, and the answers.
+REST_ROWS, REST_SLOTS, REST_TOKENS, REST_FLAGS, REST_POSITIONS, REST_MASKS, REST_ENDS, REST_ANSWERS = range(8)
+REST_FIELDS = 8
 #: Rows between two stages of asking for lines, and how many there are; arrays with a number a slot come first.
 DISTANCE, STAGES = 4, 4
 LEAD = STAGES * DISTANCE
@@ -286,17 +287,19 @@ def _advance_known(batch, slots, rows, first, tokens, accepted):  # type: ignore
                 # Another row of this slot comes after it.
                 flags = load_i64(batch, B_ROW_FLAGS)
                 store_i32(_rest(batch, REST_FLAGS), n, load_i64(flags, slot))
+                store_i32(_rest(batch, REST_POSITIONS), n, load_i64(load_i64(batch, B_POSITION), slot))
                 store_i64(flags, slot, -1)
                 n += 1
     return served, n
 
 
 @helper
-def _stay(batch, slot, flags):  # type: ignore[no-untyped-def]
-    """A slot did not take its token: what it may end with is known as before. (By another row it may have moved.)"""
-    known, known_flags = load_i64(batch, B_ROW_MASK), load_i64(batch, B_ROW_FLAGS)
-    if load_i64(known_flags, slot) < 0 and load_i64(known, slot) >= 0:
-        store_i64(known_flags, slot, flags)
+def _stay(batch, k):  # type: ignore[no-untyped-def]
+    """Row `k` of those at B_REST did not take its token: what its slot is known by is as before, but where another row
+    of the slot has moved it."""
+    slot = load_i32(_rest(batch, REST_SLOTS), k)
+    if load_i64(load_i64(batch, B_POSITION), slot) == load_i32(_rest(batch, REST_POSITIONS), k):
+        store_i64(load_i64(batch, B_ROW_FLAGS), slot, load_i32(_rest(batch, REST_FLAGS), k))
 
 
 @kernel("int64(int64, int64, int64, int64, int64)")
@@ -327,5 +330,5 @@ def advance_all(batch, slots, rows, tokens, accepted):  # type: ignore[no-untype
         if answer == UNFINISHED:
             store_i64(batch, B_ADVANCE_FROM, row)
         elif answer == REFUSED or answer == TOO_DEEP:
-            _stay(batch, load_i32(_rest(batch, REST_SLOTS), k), load_i32(_rest(batch, REST_FLAGS), k))
+            _stay(batch, k)
     return served
