@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from ..expression import NOTHING, Alternation, Bytes, Expression, Intersection, Reference, Sequence
@@ -9,6 +10,7 @@ from ..limits import Limits
 from ..simplify import Simplifier
 from ..triggers import text_without
 from .arrays import array_expression
+from .dialects import Dialect
 from .emptiness import Emptiness
 from .escapes import QUOTE, spelled_text
 from .expand import Expander
@@ -17,7 +19,7 @@ from .numbers import ANY_NUMBER, NumberConstraint, number_expression
 from .objects import object_expression
 from .options import Layout, TextOptions
 from .patterns import is_empty
-from .schemas import NOTHING_VALID, Literals, SchemaStore
+from .schemas import ANY, NOTHING_VALID, Literals, SchemaStore
 from .strings import ANY_STRING, StringConstraint
 from .values import KINDS
 
@@ -51,9 +53,25 @@ class Writer:
         if not self.layout.depends_on_depth:
             depth = 0
         key = literals, depth
-        if key not in self._values:
-            self._values[key] = None if (NOTHING_VALID, True) in literals else self._value(literals, depth)
-        return self._values[key]
+        found = self._values.get(key, ...)
+        if found is ...:
+            if not literals and not self.layout.depends_on_depth:
+                found = self._anything()
+            else:
+                found = None if (NOTHING_VALID, True) in literals else self._value(literals, depth)
+            self._values[key] = found
+        return found
+
+    def _anything(self) -> Expression | None:
+        """The texts of all values: most schemas allow them somewhere, and their rules are the same for all schemas."""
+        shared = _writer_of_anything(self.options, self.limits)
+        if any(name in self.rules and key not in self._names for key, name in shared._names.items()):
+            return self._value(ANY, 0)
+        for key, name in shared._names.items():
+            if key not in self._names:
+                self._names[key] = name
+                self.rules[name] = shared.rules[name]
+        return shared._values[ANY, 0]
 
     def _value(self, literals: Literals, depth: int) -> Expression | None:
         if self.emptiness.is_empty(literals):
@@ -224,6 +242,15 @@ class Writer:
                 return None
             self._add(key, f"name {len(self._names)}", expression)
         return Reference(self._names[key])
+
+
+@lru_cache(maxsize=64)
+def _writer_of_anything(options: TextOptions, limits: Limits) -> Writer:
+    """A writer that has written the rules of all values, and no others."""
+    writer = Writer(SchemaStore(True, None, Dialect.DRAFT2020_12), options, limits)
+    writer._values[ANY, 0] = writer._value(ANY, 0)
+    writer.finish()
+    return writer
 
 
 def _merged(constraints: list[Any]) -> list[Any]:
