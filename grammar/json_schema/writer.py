@@ -149,7 +149,7 @@ class Writer:
         return None if is_empty(found, self.limits) else found
 
     def _described(self, kind: str, constraint: Any) -> str:
-        return kind if constraint == type(constraint)() else f"{kind} {len(self._names)}"
+        return kind if constraint in (ANY_NUMBER, ANY_STRING) else f"{kind} {len(self._names)}"
 
     def finite_values(self, literals: Literals) -> list[Expression] | None:
         """The texts of a set of scalars, one each; None where it has other values or too many."""
@@ -232,7 +232,7 @@ class Writer:
         key = ("name", constraint)
         if key not in self._names:
             expression: Expression | None
-            if constraint == StringConstraint(excluded=constraint.excluded):
+            if constraint.only_excludes:
                 expression = self._without_excluded(
                     other_names(sorted(constraint.excluded), self.options.escapes, self.options.unicode_escapes)
                 )
@@ -255,6 +255,8 @@ def _writer_of_anything(options: TextOptions, limits: Limits) -> Writer:
 
 def _merged(constraints: list[Any]) -> list[Any]:
     """The constraints, those that only say which values are allowed joined into one."""
+    if len(constraints) == 1:
+        return constraints
     plain: frozenset[Any] | None = None
     others: dict[Any, None] = {}
     for constraint in constraints:
