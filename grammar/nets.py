@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from .expression import (
 from .limits import Limits
 from .loops import is_worth_marking
 from .position import Int32Array, PositionAutomaton, Uint8Array
+from .remembered import Remembered
 from .repeats import PART_IN_RULES
 from .simplify import Simplifier, contains, place_of
 from .text import is_utf8
@@ -44,6 +46,31 @@ class NotFlat(Exception):
 
 class Apart(Exception):
     """The rule is made by itself: a repeat in it is better counted than unrolled, or it has members in any order."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Net:
+    """The net of one rule, as it is in `Nets` where it is the first."""
+
+    body: Expression
+    edges: array[int]
+    skips: array[int]
+    words: array[int]
+    text: bytes
+    n_states: int
+    calls: list[str]
+    loops: dict[Ranges, None]
+    is_text: bool
+
+
+#: Rules that are the same objects in many grammars, by identity, and their nets; both keep the rules alive.
+_SHARED: Remembered[int, Expression] = Remembered(256, 1 << 20)
+_NETS: Remembered[tuple[int, Limits], _Net] = Remembered(256, 1 << 20)
+
+
+def share(body: Expression) -> None:
+    """Say that a rule with calls is the same object in many grammars, so that its net is remembered."""
+    _SHARED.add(id(body), body, 0)
 
 
 class Nets:
@@ -85,6 +112,25 @@ class Nets:
 
         Raises `Apart` (nothing is added then), `NotFlat`, `GrammarTooLarge`.
         """
+        if self._dead or _SHARED.find(id(body)) is None:
+            return self._add_rule(body)
+        net = _NETS.find((id(body), self._limits))
+        if net is None:
+            net = _net_alone(body, self._limits)
+            _NETS.add((id(body), self._limits), net, 0)
+        self.edges += net.edges
+        self.skips += net.skips
+        words = net.words[:]
+        for at in range(1, len(words), 4):
+            words[at] += len(self.text)
+        self.words += words
+        self.text += net.text
+        self.loops.update(net.loops)
+        self.is_text = self.is_text and net.is_text
+        self._count = net.n_states
+        return self._added(net.calls.copy())
+
+    def _add_rule(self, body: Expression) -> list[str]:
         self._count = 2
         self._symbols = {}
         self._repeated = False
@@ -97,6 +143,10 @@ class Nets:
             del self.words[self.word_at[-1] << 2 :]
             raise
         self._move()
+        return self._added(list(self._symbols))
+
+    def _added(self, calls: list[str]) -> list[str]:
+        """Note where the newest net ends, which makes `calls`."""
         self._total += self._count
         if self._total + len(self.text) > self._limits.max_positions:
             raise GrammarTooLarge(
@@ -106,8 +156,8 @@ class Nets:
         self.skip_at.append(len(self.skips) >> 1)
         self.word_at.append(len(self.words) >> 2)
         self.n_states.append(self._count)
-        self.calls.append(list(self._symbols))
-        return self.calls[-1]
+        self.calls.append(calls)
+        return calls
 
     def _move(self) -> None:
         """Move what the lists hold to the arrays."""
@@ -276,3 +326,12 @@ class Nets:
             np.frombuffer(self.skips or array("i"), np.int32).reshape(-1, 2),
             np.frombuffer(self.words or array("i"), np.int32).reshape(-1, 4),
         )
+
+
+def _net_alone(body: Expression, limits: Limits) -> _Net:
+    """The net of a rule by itself. Raises what `Nets.add` does."""
+    nets = Nets(limits)
+    calls = nets._add_rule(body)
+    return _Net(
+        body, nets.edges, nets.skips, nets.words, bytes(nets.text), nets.n_states[0], calls, nets.loops, nets.is_text
+    )

@@ -68,6 +68,15 @@ def _in_order(kinds: frozenset[str]) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind in kinds)
 
 
+@cache
+def _plain_clauses(kind: str, integer: bool) -> list[Any]:
+    """The clause of all values of a kind; `integer`: of the numbers that are integers."""
+    clause = CLAUSES[kind]()
+    if integer:
+        clause.intersect(integer=True)
+    return [clause]
+
+
 @dataclass(eq=False)
 class State:
     """A clause being made: what is still to be looked at, the choices still to be taken, and what is known."""
@@ -234,10 +243,7 @@ class Expander:
             integer = kind == "number" and schema.keywords["type"] == "integer"
             if not integer and schema.keywords["type"] != kind:
                 return None
-        clause = CLAUSES[kind]()
-        if integer:
-            clause.intersect(integer=True)
-        return [clause]
+        return _plain_clauses(kind, integer)
 
     def _expanded(self, start: State, most_steps: int | None = None) -> Iterator[Clause]:
         """Raises `_ManyStepsError` where more than `most_steps` are taken, those of the longest choice not counted."""

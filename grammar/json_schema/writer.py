@@ -7,7 +7,8 @@ from typing import Any
 
 from ..expression import NOTHING, Alternation, Bytes, Expression, Intersection, Reference, Sequence
 from ..limits import Limits
-from ..simplify import Simplifier
+from ..nets import share
+from ..simplify import Simplifier, contains
 from ..triggers import text_without
 from .arrays import array_expression
 from .dialects import Dialect
@@ -250,6 +251,9 @@ def _writer_of_anything(options: TextOptions, limits: Limits) -> Writer:
     writer = Writer(SchemaStore(True, None, Dialect.DRAFT2020_12), options, limits)
     writer._values[ANY, 0] = writer._value(ANY, 0)
     writer.finish()
+    for body in writer.rules.values():
+        if contains(body, Reference):
+            share(body)
     return writer
 
 
