@@ -184,7 +184,7 @@ def _add_guards(arrays: dict[str, Any], frames: Frames) -> None:
 
 def loop_sections(found: list[Ranges]) -> dict[str, Int32Array]:
     """The sections that list the classes of `state_loop`."""
-    starts = np.cumsum([0] + [len(ranges) for ranges in found]).astype(np.int32)
+    starts = np.array(list(accumulate(map(len, found), initial=0)), np.int32)
     pairs = [end for ranges in found for pair in ranges for end in pair]
     return {"loop_start": starts, "loop_ranges": np.array(pairs, np.int32)}
 

@@ -165,7 +165,9 @@ class Automaton:
         unknown = arrays.keys() - SECTION_INDEX.keys()
         assert not unknown, unknown
         position = 8 * HEADER_WORDS
-        starts, lengths, pieces = [], [], []
+        starts: list[int] = []
+        lengths: list[int] = []
+        pieces: list[bytes] = []
         for name, dtype in _SECTION_TYPES:
             starts.append(position)
             part = arrays.get(name)

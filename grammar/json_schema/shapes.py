@@ -118,7 +118,8 @@ class ObjectShape:
 
     def may_have(self, name: str) -> bool:
         """Whether an object may have this property, as far as can be seen."""
-        if name in self.clause.absent or not self.is_name(name):
+        clause = self.clause
+        if name in clause.absent or (clause.names and not self.is_name(name)):
             return False
         literals = self.literals(name)
         return (NOTHING_VALID, True) not in literals and not self._expander.emptiness.is_empty(literals)
