@@ -192,7 +192,7 @@ class Automaton:
         header[H_N_LOOPS] = max(0, len(arrays.get("loop_start", ())) - 1)
         header[H_LAZY_STATES] = max(0, len(arrays.get("lazy_edge_start", ())) - 1)
         header[H_FLAGS] = flags
-        buffer = aligned_bytes(n_bytes)
+        buffer = _from_alignment(np.empty(n_bytes + _ALIGN, np.uint8), n_bytes)
         # One copy of all is quicker than one for each section.
         memoryview(buffer)[:] = b"".join((_words(header), *pieces, _words(lengths)))  # type: ignore[arg-type]
         return cls.adopt(buffer, check=False)
@@ -261,6 +261,9 @@ class Automaton:
 
 def aligned_bytes(n: int) -> npt.NDArray[np.uint8]:
     """`n` zero bytes that start at a multiple of 64."""
-    raw = np.zeros(n + _ALIGN, np.uint8)
+    return _from_alignment(np.zeros(n + _ALIGN, np.uint8), n)
+
+
+def _from_alignment(raw: npt.NDArray[np.uint8], n: int) -> npt.NDArray[np.uint8]:
     offset = -int(raw.ctypes.data) % _ALIGN
     return raw[offset : offset + n]

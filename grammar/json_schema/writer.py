@@ -198,6 +198,8 @@ class Writer:
                 found = [array_expression(self, clause, depth) for clause in clauses]
             options = tuple(option for option in found if option is not None)
             self.rules[name] = options[0] if len(options) == 1 else Alternation(options)
+        # They refer to each other: all that was made along the way would be left to the garbage collector.
+        del self.emptiness.expander
 
     def _add(self, key: tuple[Any, ...], name: str, expression: Expression) -> str:
         wanted, number = name, self._numbered.get(name, 1)
