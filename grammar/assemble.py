@@ -69,16 +69,16 @@ def assemble(
 def frames_of(frames: list[Frame], callee: list[int], token: list[int]) -> Frames:
     """Frames in their order; the rest is as in `Frames`."""
     dfas = [frame.dfa for frame in frames]
-    kind, minimum, maximum, guards = bounds_of(frames)
+    kind, minimum, maximum, guards = _bounds_of(frames)
     return Frames(
-        ends([dfa.n_states for dfa in dfas]),
-        ends([len(dfa.class_of) for dfa in dfas]),
-        edge_starts(dfas, np.zeros(1, np.int64)),
-        np.concatenate([dfa.edge_low for dfa in dfas]),
-        np.concatenate([dfa.edge_high for dfa in dfas]),
-        np.concatenate([dfa.edge_target for dfa in dfas]),
-        np.concatenate([dfa.final for dfa in dfas]),
-        np.concatenate([dfa.class_of for dfa in dfas]),
+        _ends([dfa.n_states for dfa in dfas]),
+        _ends([len(dfa.class_of) for dfa in dfas]),
+        _edge_starts(dfas),
+        _concatenated([dfa.edge_low for dfa in dfas], np.int32),
+        _concatenated([dfa.edge_high for dfa in dfas], np.int32),
+        _concatenated([dfa.edge_target for dfa in dfas], np.int32),
+        _concatenated([dfa.final for dfa in dfas], np.uint8),
+        _concatenated([dfa.class_of for dfa in dfas], np.int32),
         np.array(callee, np.int32),
         np.array(token, np.int32),
         kind,
@@ -88,14 +88,14 @@ def frames_of(frames: list[Frame], callee: list[int], token: list[int]) -> Frame
     )
 
 
-def bounds_of(
-    frames: list[Frame], before: int = 0
+def _bounds_of(
+    frames: list[Frame],
 ) -> tuple[Uint8Array, npt.NDArray[np.int64], npt.NDArray[np.int64], dict[int, Guards]]:
-    """`kind`, `minimum`, `maximum` and `guards` of `before` plain frames and of `frames` behind them."""
-    n = before + len(frames)
+    """`kind`, `minimum`, `maximum` and `guards` of frames."""
+    n = len(frames)
     kind, minimum, maximum = np.zeros(n, np.uint8), np.zeros(n, np.int64), np.zeros(n, np.int64)
     guards: dict[int, Guards] = {}
-    for i, frame in enumerate(frames, before):
+    for i, frame in enumerate(frames):
         kind[i], minimum[i], maximum[i] = frame.kind, frame.minimum, frame.maximum
         if frame.guards is not None:
             guards[i] = frame.guards
@@ -103,18 +103,22 @@ def bounds_of(
     return kind, minimum, maximum, guards
 
 
-def ends(sizes: list[int], first: int = 0) -> npt.NDArray[np.int64]:
-    """Where each of some parts begins if they stand one behind the other from `first` on, and where the last ends."""
-    return np.fromiter(accumulate(sizes, initial=first), np.int64, len(sizes) + 1)
+def _ends(sizes: list[int]) -> npt.NDArray[np.int64]:
+    """Where each of some parts begins if they stand one behind the other, and where the last ends."""
+    return np.fromiter(accumulate(sizes, initial=0), np.int64, len(sizes) + 1)
 
 
-def edge_starts(dfas: list[Dfa], before: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where the edges of each state of some DFAs begin, and the last end, if they stand behind those of `before`."""
-    parts, end = [before], int(before[-1])
+def _edge_starts(dfas: list[Dfa]) -> npt.NDArray[np.int64]:
+    """Where the edges of each state of some DFAs begin, and the last end, if they stand one behind the other."""
+    parts, end = [np.zeros(1, np.int64)], 0
     for dfa in dfas:
         parts.append(dfa.edge_start[1:] + np.int64(end))
         end += len(dfa.edge_low)
     return np.concatenate(parts)
+
+
+def _concatenated(arrays: list[npt.NDArray[Any]], dtype: type[np.generic]) -> npt.NDArray[Any]:
+    return np.concatenate(arrays) if arrays else np.zeros(0, dtype)
 
 
 def automaton_of(
@@ -180,7 +184,7 @@ def _add_guards(arrays: dict[str, Any], frames: Frames) -> None:
 
 def loop_sections(found: list[Ranges]) -> dict[str, Int32Array]:
     """The sections that list the classes of `state_loop`."""
-    starts = np.cumsum([0] + [len(ranges) for ranges in found]).astype(np.int32)
+    starts = np.array(list(accumulate(map(len, found), initial=0)), np.int32)
     pairs = [end for ranges in found for pair in ranges for end in pair]
     return {"loop_start": starts, "loop_ranges": np.array(pairs, np.int32)}
 

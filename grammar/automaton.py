@@ -40,6 +40,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from array import array
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,12 +119,15 @@ SECTIONS: tuple[tuple[str, type[np.generic]], ...] = (
     ("metadata", np.uint8),  # JSON: {"tokens": [names], ...}
 )
 SECTION_INDEX = {name: i for i, (name, _) in enumerate(SECTIONS)}
-_SECTION_TYPES = [(name, np.dtype(dtype), np.zeros(0, dtype)) for name, dtype in SECTIONS]
+_SECTION_TYPES = [(name, np.dtype(dtype)) for name, dtype in SECTIONS]
+_EMPTY_SECTIONS = {name: np.zeros(0, dtype) for name, dtype in SECTIONS}
 _ALIGN = 64
+_metadata_text = json.JSONEncoder(sort_keys=True).encode
 
 
-def _padded(n: int) -> int:
-    return -(-n // _ALIGN) * _ALIGN
+def _words(numbers: list[int]) -> bytes:
+    """Numbers as int64."""
+    return array("q", numbers).tobytes()
 
 
 def _checksum(buffer: npt.NDArray[np.uint8]) -> int:
@@ -136,11 +140,14 @@ def _checksum(buffer: npt.NDArray[np.uint8]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Automaton:
-    """A compiled grammar: `memory` (uint8, 64-byte aligned) and views of its sections by name."""
+    """A compiled grammar: `memory` (uint8, 64-byte aligned); by name, ``automaton[name]``, views of its sections."""
 
     memory: npt.NDArray[np.uint8]
     header: npt.NDArray[np.int64]
-    sections: dict[str, npt.NDArray[Any]] = field(repr=False)
+    #: How many elements each section has.
+    _lengths: npt.NDArray[np.int64] = field(repr=False)
+    #: Those views that were asked for: most are not.
+    _views: dict[str, npt.NDArray[Any]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def build(
@@ -154,31 +161,30 @@ class Automaton:
     ) -> Automaton:
         """Pack `arrays` (those of SECTIONS but metadata; missing ones are empty) into a new buffer."""
         arrays = dict(arrays)
-        arrays["metadata"] = np.frombuffer(json.dumps(metadata, sort_keys=True).encode(), np.uint8)
-        unknown = set(arrays) - set(SECTION_INDEX)
+        arrays["metadata"] = np.frombuffer(_metadata_text(metadata).encode(), np.uint8)
+        unknown = arrays.keys() - SECTION_INDEX.keys()
         assert not unknown, unknown
-        header = np.zeros(HEADER_WORDS, np.int64)
         position = 8 * HEADER_WORDS
-        starts, lengths, filled = [], [], []
-        for name, dtype in SECTIONS:
+        starts: list[int] = []
+        lengths: list[int] = []
+        pieces: list[bytes] = []
+        for name, dtype in _SECTION_TYPES:
             starts.append(position)
             part = arrays.get(name)
             if part is None or not part.size:
                 lengths.append(0)
                 continue
-            part = np.ascontiguousarray(part, dtype)
             lengths.append(part.size)
-            filled.append((position, part))
-            position += _padded(part.nbytes)
+            data = part.tobytes() if part.dtype == dtype else part.astype(dtype).tobytes()
+            padding = -len(data) % _ALIGN
+            pieces += (data, bytes(padding))
+            position += len(data) + padding
+        # After the sections: the number of elements of each.
+        n_bytes = position + 8 * len(SECTIONS)
+        header = [0] * HEADER_WORDS
         header[H_SECTIONS : H_SECTIONS + len(starts)] = starts
-        total = position  # after it: the number of elements of each section
-        buffer = aligned_bytes(total + 8 * len(SECTIONS))
-        memory = memoryview(buffer)  # type: ignore[arg-type]  # to copy to it is quicker than to slices of arrays
-        for start, part in filled:
-            memory[start : start + part.nbytes] = memoryview(part).cast("B")  # type: ignore[arg-type]
-        buffer[total:] = np.array(lengths, np.int64).view(np.uint8)
         header[H_MAGIC], header[H_VERSION] = MAGIC, VERSION
-        header[H_TOTAL_BYTES] = buffer.nbytes
+        header[H_TOTAL_BYTES] = n_bytes
         header[H_N_STATES] = len(arrays.get("edges", ()))
         header[H_N_CLASSES] = n_classes
         header[H_N_FRAMES] = len(arrays.get("frame_start", ()))
@@ -186,7 +192,9 @@ class Automaton:
         header[H_N_LOOPS] = max(0, len(arrays.get("loop_start", ())) - 1)
         header[H_LAZY_STATES] = max(0, len(arrays.get("lazy_edge_start", ())) - 1)
         header[H_FLAGS] = flags
-        buffer[: header.nbytes] = header.view(np.uint8)
+        buffer = _from_alignment(np.empty(n_bytes + _ALIGN, np.uint8), n_bytes)
+        # One copy of all is quicker than one for each section.
+        memoryview(buffer)[:] = b"".join((_words(header), *pieces, _words(lengths)))  # type: ignore[arg-type]
         return cls.adopt(buffer, check=False)
 
     @classmethod
@@ -199,12 +207,7 @@ class Automaton:
             raise GrammarError("not a compiled grammar of this version, or cut short")
         if check and header[H_CHECKSUM] != _checksum(buffer):
             raise GrammarError("a damaged compiled grammar: its checksum does not fit")
-        starts = header[H_SECTIONS : H_SECTIONS + len(SECTIONS)].tolist()
-        lengths = buffer[buffer.nbytes - 8 * len(SECTIONS) :].view(np.int64).tolist()
-        sections = {}
-        for (name, dtype, empty), start, length in zip(_SECTION_TYPES, starts, lengths, strict=True):
-            sections[name] = np.frombuffer(buffer, dtype, length, start) if length else empty
-        return cls(buffer, header, sections)
+        return cls(buffer, header, buffer[buffer.nbytes - 8 * len(SECTIONS) :].view(np.int64))
 
     def add_flags(self, flags: int) -> None:
         """Set `flags` in the header too. For the builder of the automaton, before anyone else has it."""
@@ -219,7 +222,19 @@ class Automaton:
         return self.memory
 
     def __getitem__(self, section: str) -> npt.NDArray[Any]:
-        return self.sections[section]
+        found = self._views.get(section)
+        if found is None:
+            number = SECTION_INDEX[section]
+            found, length = _EMPTY_SECTIONS[section], int(self._lengths[number])
+            if length:
+                found = np.frombuffer(self.memory, found.dtype, length, int(self.header[H_SECTIONS + number]))
+            self._views[section] = found
+        return found
+
+    @property
+    def sections(self) -> dict[str, npt.NDArray[Any]]:
+        """All sections by name."""
+        return {name: self[name] for name in SECTION_INDEX}
 
     @property
     def address(self) -> int:
@@ -246,6 +261,9 @@ class Automaton:
 
 def aligned_bytes(n: int) -> npt.NDArray[np.uint8]:
     """`n` zero bytes that start at a multiple of 64."""
-    raw = np.zeros(n + _ALIGN, np.uint8)
+    return _from_alignment(np.zeros(n + _ALIGN, np.uint8), n)
+
+
+def _from_alignment(raw: npt.NDArray[np.uint8], n: int) -> npt.NDArray[np.uint8]:
     offset = -int(raw.ctypes.data) % _ALIGN
     return raw[offset : offset + n]

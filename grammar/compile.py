@@ -20,7 +20,7 @@ from .errors import GrammarTooLarge, GrammarUnsatisfiable
 from .expression import NOTHING, Expression, Grammar, Members, Repeat
 from .frames import compile_frames
 from .lazy import lazy_automaton
-from .limits import Limits
+from .limits import DEFAULT_LIMITS, Limits
 from .literals import compile_literals, literal_options
 from .loops import loop_classes, without_absent
 from .nets import NotFlat
@@ -31,8 +31,6 @@ from .rule_graph import needed_rules, references
 from .rules import reduced_rules
 from .simplify import Simplifier, children, contains, depth, place_of
 
-#: The limits where none are given.
-DEFAULT_LIMITS = Limits()
 #: Nodes that one group within another may add, as `(?:a|b)*c` does, and calls within calls for each.
 _NODES_PER_GROUP, _CALLS_PER_NODE = 4, 4
 #: After so many rounds of unrolling one repeat, all that are in doubt are unrolled.

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from .build import build_positions, closed_positions
-from .compile import DEFAULT_LIMITS
 from .expression import (
     Alternation,
     Bytes,
@@ -28,7 +27,7 @@ from .expression import (
     Source,
     Token,
 )
-from .limits import Limits
+from .limits import DEFAULT_LIMITS, Limits
 from .members import MAX_MEMBER_BITS, accepts, after_member
 from .rule_graph import references
 from .simplify import CONTEXTUAL, Simplifier, children

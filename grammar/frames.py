@@ -14,8 +14,8 @@ from itertools import chain
 
 import numpy as np
 
-from .assemble import Frame, automaton_of, bounds_of, edge_starts, ends
-from .automaton import UTF8, Automaton
+from .assemble import Frame, automaton_of, frames_of
+from .automaton import PLAIN, UTF8, Automaton
 from .errors import GrammarError, GrammarTooLarge, GrammarUnsatisfiable
 from .expression import (
     Alternation,
@@ -68,6 +68,9 @@ class Piece:
 PieceKey = tuple[int, Limits, frozenset[int]]
 # The bodies are kept alive by their pieces, so that no other object gets the identity of one.
 REMEMBERED: Remembered[PieceKey, Piece] = Remembered(REMEMBERED_RULES, REMEMBERED_BYTES)
+# The frames of several remembered pieces, by their identities: most schemas have the same few in one of a few orders.
+_LIBRARIES: Remembered[tuple[int, ...], tuple[Frames, list[Piece]]] = Remembered(64, 4 << 20)
+_NO_FRAMES = frames_of([], [], [])
 
 
 def compile_frames(rules: Mapping[str, Expression], start: str, limits: Limits, absent: frozenset[int]) -> Automaton:
@@ -146,7 +149,7 @@ def _compiled(
         for calls_of in piece.made.calls:
             base = number[name]
             callees.append([number[c] if isinstance(c, str) else base + c if c >= 0 else -1 for c in calls_of])
-    frames = _joined(made, list(chain.from_iterable(piece.made.frames for piece in pieces.values())), callees)
+    frames = _joined(made, _frames_of(list(pieces.values()), not counted), callees)
     loops = dict(nets.loops)
     for piece in pieces.values():
         loops.update(dict.fromkeys(piece.loops))
@@ -175,26 +178,39 @@ def _too_large(name: str, body: Expression, too_many_edges: bool) -> GrammarTooL
     return GrammarTooLarge(f"rule {name!r} has too many {what}", place_of(body.source), limit=limit)
 
 
-def _joined(made: RuleDfas, others: list[Frame], callees: list[list[int]]) -> Frames:
+def _frames_of(pieces: list[Piece], remembered: bool) -> Frames:
+    """The frames of pieces, which call nothing that is known yet; `remembered`: whether the pieces are."""
+    if not pieces:
+        return _NO_FRAMES
+    key = tuple(map(id, pieces))
+    found = _LIBRARIES.find(key) if remembered else None
+    if found is None:
+        frames = frames_of([frame for piece in pieces for frame in piece.made.frames], [], [])
+        found = frames, pieces
+        if remembered:
+            _LIBRARIES.add(key, found, sum(piece.nbytes for piece in pieces))
+    return found[0]
+
+
+def _joined(made: RuleDfas, others: Frames, callees: list[list[int]]) -> Frames:
     """The frames of the nets, and behind them others."""
-    dfas = [frame.dfa for frame in others]
+    n = len(made.state_at) - 1
     symbols = np.array(list(chain.from_iterable(callees)), np.int32)
-    kind, minimum, maximum, guards = bounds_of(others, len(made.state_at) - 1)
     return Frames(
-        np.concatenate([made.state_at[:-1], ends([dfa.n_states for dfa in dfas], int(made.state_at[-1]))]),
-        np.concatenate([made.class_at[:-1], ends([len(dfa.class_of) for dfa in dfas], int(made.class_at[-1]))]),
-        edge_starts(dfas, made.edge_start),
-        np.concatenate([made.edge_low, *(dfa.edge_low for dfa in dfas)]),
-        np.concatenate([made.edge_high, *(dfa.edge_high for dfa in dfas)]),
-        np.concatenate([made.edge_target, *(dfa.edge_target for dfa in dfas)]),
-        np.concatenate([made.final, *(dfa.final for dfa in dfas)]),
-        np.concatenate([made.class_of, *(dfa.class_of for dfa in dfas)]),
+        np.concatenate([made.state_at[:-1], others.state_at + made.state_at[-1]]),
+        np.concatenate([made.class_at[:-1], others.class_at + made.class_at[-1]]),
+        np.concatenate([made.edge_start, others.edge_start[1:] + made.edge_start[-1]]),
+        np.concatenate([made.edge_low, others.edge_low]),
+        np.concatenate([made.edge_high, others.edge_high]),
+        np.concatenate([made.edge_target, others.edge_target]),
+        np.concatenate([made.final, others.final]),
+        np.concatenate([made.class_of, others.class_of]),
         symbols,
         np.full(len(symbols), -1, np.int32),
-        kind,
-        minimum,
-        maximum,
-        guards,
+        np.concatenate([np.full(n, PLAIN, np.uint8), others.kind]),
+        np.concatenate([np.zeros(n, np.int64), others.minimum]),
+        np.concatenate([np.zeros(n, np.int64), others.maximum]),
+        {n + number: guards for number, guards in others.guards.items()},
     )
 
 

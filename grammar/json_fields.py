@@ -10,6 +10,7 @@ from .errors import GrammarSyntaxError, GrammarTooLarge, GrammarUnsupported
 from .expression import Bytes, Source
 
 _MISSING: Any = object()
+_TEXT_OF = json.JSONEncoder(ensure_ascii=False, default=repr).encode
 
 
 class Fields:
@@ -125,7 +126,7 @@ def parse_json(text: str, place: str) -> Any:
 def described(value: Any, place: str) -> str:
     """A value as JSON text; what is no JSON in it by its representation. Raises `GrammarError` for one in itself."""
     try:
-        return json.dumps(value, ensure_ascii=False, default=repr)
+        return _TEXT_OF(value)
     except RecursionError:
         raise GrammarTooLarge("the JSON is nested too deeply", place or None, limit="max_depth") from None
     except ValueError:

@@ -54,16 +54,27 @@ class Limits:
     max_schema_states: int = 10_000
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        values = tuple(getattr(self, name) for name in _NAMES)
+        for name, value in zip(_NAMES, values, strict=True):
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ValueError(f"Limits.{field.name} must be an integer from 0 on, not {value!r:.60}")
+                raise ValueError(f"Limits.{name} must be an integer from 0 on, not {value!r:.60}")
+        # Limits are in the keys of much that is remembered.
+        object.__setattr__(self, "_hash", hash(values))
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined, no-any-return]
+
+
+#: The names of the limits.
+_NAMES = tuple(field.name for field in fields(Limits))
+#: The limits where none are given: always the same object, which is quicker to compare.
+DEFAULT_LIMITS = Limits()
 
 
 def checked_limits(limits: Any) -> Limits:
     """`limits`, the default ones for None. Raises `TypeError` where they are none."""
     if limits is None:
-        return Limits()
+        return DEFAULT_LIMITS
     if not isinstance(limits, Limits):
         raise TypeError(f"limits must be stepmask.Limits(...), not {type(limits).__name__}: {limits!r:.60}")
     return limits

@@ -61,7 +61,8 @@ def link(frames: Frames) -> tuple[dict[str, npt.NDArray[Any]], int, bool]:
     columns = *at, frames.edge_low, frames.edge_high, frames.edge_target, frames.final
     lengths = np.full(len(frames.kind), FAR, np.int64)
     fixed = np.zeros(len(frames.kind), np.uint8)
-    fixed[list(frames.guards)] = 1
+    for number in frames.guards:
+        fixed[number] = 1
     distance = np.empty(int(frames.state_at[-1]), np.int64)
     changed = True
     while changed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from .expression import (
 from .limits import Limits
 from .loops import is_worth_marking
 from .position import Int32Array, PositionAutomaton, Uint8Array
+from .remembered import Remembered
 from .repeats import PART_IN_RULES
 from .simplify import Simplifier, contains, place_of
 from .text import is_utf8
@@ -44,6 +46,31 @@ class NotFlat(Exception):
 
 class Apart(Exception):
     """The rule is made by itself: a repeat in it is better counted than unrolled, or it has members in any order."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Net:
+    """The net of one rule, as it is in `Nets` where it is the first."""
+
+    body: Expression
+    edges: array[int]
+    skips: array[int]
+    words: array[int]
+    text: bytes
+    n_states: int
+    calls: list[str]
+    loops: dict[Ranges, None]
+    is_text: bool
+
+
+#: Rules that are the same objects in many grammars, by identity, and their nets; both keep the rules alive.
+_SHARED: Remembered[int, Expression] = Remembered(256, 1 << 20)
+_NETS: Remembered[tuple[int, Limits], _Net] = Remembered(256, 1 << 20)
+
+
+def share(body: Expression) -> None:
+    """Say that a rule with calls is the same object in many grammars, so that its net is remembered."""
+    _SHARED.add(id(body), body, 0)
 
 
 class Nets:
@@ -65,6 +92,10 @@ class Nets:
         self.calls: list[list[str]] = []
         #: Classes of code points that a state may loop on (see `loops`).
         self.loops: dict[Ranges, None] = {}
+        #: Those of the net that is being added and are not in the arrays yet: to grow a list is several times as quick.
+        self._edges: list[int] = []
+        self._skips: list[int] = []
+        self._words: list[int] = []
         self._count = 2
         self._symbols: dict[str, int] = {}
         self._known: dict[int, tuple[PositionAutomaton, Expression]] = {}
@@ -81,16 +112,41 @@ class Nets:
 
         Raises `Apart` (nothing is added then), `NotFlat`, `GrammarTooLarge`.
         """
+        if self._dead or _SHARED.find(id(body)) is None:
+            return self._add_rule(body)
+        net = _NETS.find((id(body), self._limits))
+        if net is None:
+            net = _net_alone(body, self._limits)
+            _NETS.add((id(body), self._limits), net, 0)
+        self.edges += net.edges
+        self.skips += net.skips
+        words = net.words[:]
+        for at in range(1, len(words), 4):
+            words[at] += len(self.text)
+        self.words += words
+        self.text += net.text
+        self.loops.update(net.loops)
+        self.is_text = self.is_text and net.is_text
+        self._count = net.n_states
+        return self._added(net.calls.copy())
+
+    def _add_rule(self, body: Expression) -> list[str]:
         self._count = 2
         self._symbols = {}
         self._repeated = False
         try:
             self._add(body, 0, 1)
         except Apart:
+            self._move()
             del self.edges[self.edge_at[-1] << 2 :]
             del self.skips[self.skip_at[-1] << 1 :]
             del self.words[self.word_at[-1] << 2 :]
             raise
+        self._move()
+        return self._added(list(self._symbols))
+
+    def _added(self, calls: list[str]) -> list[str]:
+        """Note where the newest net ends, which makes `calls`."""
         self._total += self._count
         if self._total + len(self.text) > self._limits.max_positions:
             raise GrammarTooLarge(
@@ -100,8 +156,14 @@ class Nets:
         self.skip_at.append(len(self.skips) >> 1)
         self.word_at.append(len(self.words) >> 2)
         self.n_states.append(self._count)
-        self.calls.append(list(self._symbols))
-        return self.calls[-1]
+        self.calls.append(calls)
+        return calls
+
+    def _move(self) -> None:
+        """Move what the lists hold to the arrays."""
+        for numbers, moved in ((self.edges, self._edges), (self.skips, self._skips), (self.words, self._words)):
+            numbers.fromlist(moved)
+            moved.clear()
 
     def _state(self) -> int:
         self._count += 1
@@ -113,22 +175,22 @@ class Nets:
         if kind is Bytes:
             text = node.text  # type: ignore[attr-defined]
             if text:
-                self.words.extend((start, len(self.text), len(text), end))
+                self._words += (start, len(self.text), len(text), end)
                 self.text += text
                 if not text.isascii():
                     self.is_text = self.is_text and is_utf8(text)
             else:
-                self.skips.extend((start, end))
+                self._skips += (start, end)
         elif kind is Reference:
             rule = node.rule  # type: ignore[attr-defined]
             symbol = self._symbols.get(rule)
             if symbol is None and rule in self._dead:
                 if self._dead[rule]:
-                    self.skips.extend((start, end))
+                    self._skips += (start, end)
                 return
             if symbol is None:
                 symbol = self._symbols[rule] = 256 + len(self._symbols)
-            self.edges.extend((start, symbol, symbol, end))
+            self._edges += (start, symbol, symbol, end)
         elif kind is Sequence:
             self._sequence(node.parts, start, end)  # type: ignore[attr-defined]
         elif kind is Alternation:
@@ -153,10 +215,10 @@ class Nets:
 
     def _sequence(self, parts: tuple[Expression, ...], start: int, end: int) -> None:
         if not parts:
-            self.skips.extend((start, end))
+            self._skips += (start, end)
             return
         last = len(parts) - 1
-        symbols, text = self._symbols, self.text
+        edges, words, symbols, text = self._edges, self._words, self._symbols, self.text
         for i, part in enumerate(parts):
             if i == last:
                 to = end
@@ -166,9 +228,9 @@ class Nets:
             # The commonest here, as calls cost more than all else.
             kind = type(part)
             if kind is Reference and (symbol := symbols.get(part.rule)) is not None:  # type: ignore[attr-defined]
-                self.edges.extend((start, symbol, symbol, to))
+                edges += (start, symbol, symbol, to)
             elif kind is Bytes and (word := part.text) and word.isascii():  # type: ignore[attr-defined]
-                self.words.extend((start, len(text), len(word), to))
+                words += (start, len(text), len(word), to)
                 text += word
             elif kind is Sequence:
                 self._sequence(part.parts, start, to)  # type: ignore[attr-defined]
@@ -179,7 +241,7 @@ class Nets:
     def _machine(self, node: Machine, start: int, end: int) -> None:
         base = self._count
         self._count += 1 + max((0, *node.sources, *node.targets, *node.finals))
-        self.skips.extend((start, base))
+        self._skips += (start, base)
         before, self._repeated = self._repeated, True
         add, sequence = self._add, self._sequence
         for source, label, target in zip(node.sources, node.labels, node.targets, strict=True):
@@ -189,7 +251,7 @@ class Nets:
                 add(label, base + source, base + target)
         self._repeated = before
         for final in node.finals:
-            self.skips.extend((base + final, end))
+            self._skips += (base + final, end)
 
     def _repeat(self, node: Repeat, start: int, end: int) -> None:
         minimum, maximum = node.minimum, node.maximum
@@ -200,11 +262,11 @@ class Nets:
             return
         before, self._repeated = self._repeated, True
         at = self._state()
-        self.skips.extend((start, at))
+        self._skips += (start, at)
         size = self._count + len(self.text)
         for copy in range(most - 1 if maximum is None else most):
             if copy >= minimum:
-                self.skips.extend((at, end))
+                self._skips += (at, end)
             to = self._state()
             self._add(node.body, at, to)
             if copy == 0 and most > 1:
@@ -215,22 +277,21 @@ class Nets:
         if maximum is None:
             turn = self._state()
             again = self._state() if minimum else turn
-            self.skips.extend((at, turn))
+            self._skips += (at, turn)
             self._add(node.body, turn, again)
             if minimum:
-                self.skips.extend((again, turn))
+                self._skips += (again, turn)
             at = again
-        self.skips.extend((at, end))
+        self._skips += (at, end)
         self._repeated = before
 
     def _characters(self, node: Characters, start: int, end: int) -> None:
         part = fragment(node.ranges)
         offset = self._count - 2
         self._count += part.n_states - 2
+        edges = self._edges
         for source, low, high, target in part.edges:
-            self.edges.extend(
-                (start if source == 0 else source + offset, low, high, end if target == 1 else target + offset)
-            )
+            edges += (start if source == 0 else source + offset, low, high, end if target == 1 else target + offset)
         if self._repeated and is_worth_marking(node):
             self.loops[node.ranges] = None
 
@@ -249,10 +310,14 @@ class Nets:
         """The strings that `edges`, rows as in `self.edges`, spell from their state 0 to one that is `final`."""
         offset = self._count
         self._count += len(final)
-        self.edges.frombytes((edges + np.array([offset, 0, 0, offset], np.int32)).tobytes())
-        self.skips.extend((start, offset))
-        for state in np.flatnonzero(final).tolist():
-            self.skips.extend((state + offset, end))
+        self._move()
+        moved = edges.copy()
+        moved[:, 0] += offset
+        moved[:, 3] += offset
+        self.edges.frombytes(moved.tobytes())
+        self._skips += (start, offset)
+        for state in final.nonzero()[0].tolist():
+            self._skips += (state + offset, end)
 
     def arrays(self) -> tuple[Int32Array, Int32Array, Int32Array]:
         """Edges, skips and words as rows."""
@@ -261,3 +326,12 @@ class Nets:
             np.frombuffer(self.skips or array("i"), np.int32).reshape(-1, 2),
             np.frombuffer(self.words or array("i"), np.int32).reshape(-1, 4),
         )
+
+
+def _net_alone(body: Expression, limits: Limits) -> _Net:
+    """The net of a rule by itself. Raises what `Nets.add` does."""
+    nets = Nets(limits)
+    calls = nets._add_rule(body)
+    return _Net(
+        body, nets.edges, nets.skips, nets.words, bytes(nets.text), nets.n_states[0], calls, nets.loops, nets.is_text
+    )

@@ -47,6 +47,7 @@ def coalesce(ranges: Iterable[tuple[int, int]]) -> Ranges:
     return tuple(cut)
 
 
+@lru_cache(maxsize=512)
 def count_code_points(ranges: Ranges) -> int:
     """How many code points `ranges` (disjoint) holds."""
     return sum(high - low + 1 for low, high in ranges)

@@ -19,6 +19,8 @@ class Dialect(IntEnum):
     DRAFT2019_09 = 2019
     DRAFT2020_12 = 2020
 
+    __hash__ = int.__hash__  # that of `Enum` is a call
+
     @property
     def specification(self) -> Any:
         """What `referencing` calls it."""

@@ -68,7 +68,8 @@ class Emptiness:
         self._open[key] = number
         found = False
         try:
-            found = all(self.is_contradictory(kind, clause) for clause in self.expander.clauses(literals, kind))
+            clauses = self.expander.clauses(literals, kind)
+            found = not clauses or all(self.is_contradictory(kind, clause) for clause in clauses)
         finally:
             del self._open[key]
             # An answer that hangs on another open question might be another one without it, unless it is yes.
@@ -105,9 +106,10 @@ class Emptiness:
             return True
         if clause.maximum is not None and (clause.maximum < clause.minimum or clause.maximum < len(clause.required)):
             return True
-        known = {**dict.fromkeys(clause.required, True), **dict.fromkeys(clause.absent, False)}
-        if any(settled(condition, known) is False for condition in clause.conditions):
-            return True
+        if clause.conditions:
+            known = {**dict.fromkeys(clause.required, True), **dict.fromkeys(clause.absent, False)}
+            if any(settled(condition, known) is False for condition in clause.conditions):
+                return True
         if not clause.required:
             return False
         shape = ObjectShape(self.expander, clause)

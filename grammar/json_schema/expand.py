@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,8 +58,23 @@ _KINDS_OF_TYPE = {kind: frozenset((kind,)) for kind in KINDS} | {"integer": froz
 _MANY_STEPS: dict[PropertyOrder, int] = {"declared": 300, "any": 4_000}
 #: Clauses of strings that choices may multiply to, for each option of the longest; beyond it they are one clause.
 _MANY_STRINGS = 8
+_UNEVALUATED = {"object": "unevaluatedProperties", "array": "unevaluatedItems"}
 #: A negation that holds for every value of a kind.
 HOLDS: list[Option] = [Option()]
+
+
+@cache
+def _in_order(kinds: frozenset[str]) -> tuple[str, ...]:
+    return tuple(kind for kind in KINDS if kind in kinds)
+
+
+@cache
+def _plain_clauses(kind: str, integer: bool) -> list[Any]:
+    """The clause of all values of a kind; `integer`: of the numbers that are integers."""
+    clause = CLAUSES[kind]()
+    if integer:
+        clause.intersect(integer=True)
+    return [clause]
 
 
 @dataclass(eq=False)
@@ -151,7 +167,7 @@ class Expander:
             for number, positive in sorted(literals):
                 if positive and number > NOTHING_VALID:
                     left &= self._kinds_of(self.store[number], _MAX_NESTED)
-            found = self._kinds[literals] = tuple(kind for kind in KINDS if kind in left)
+            found = self._kinds[literals] = _in_order(left)
         return found
 
     def _kinds_of(self, schema: Schema, depth: int) -> frozenset[str]:
@@ -227,10 +243,7 @@ class Expander:
             integer = kind == "number" and schema.keywords["type"] == "integer"
             if not integer and schema.keywords["type"] != kind:
                 return None
-        clause = CLAUSES[kind]()
-        if integer:
-            clause.intersect(integer=True)
-        return [clause]
+        return _plain_clauses(kind, integer)
 
     def _expanded(self, start: State, most_steps: int | None = None) -> Iterator[Clause]:
         """Raises `_ManyStepsError` where more than `most_steps` are taken, those of the longest choice not counted."""
@@ -363,15 +376,13 @@ class Expander:
 
     def _check_from(self, start: Schema) -> None:
         """Check a schema and all that it applies to the same value. Raises `GrammarSyntaxError` for one in itself."""
-        path: list[tuple[Schema, list[Schema]]] = []
-        opened: set[int] = set()
-
-        def enter(schema: Schema) -> None:
-            check_keywords(schema)
-            opened.add(schema.number)
-            path.append((schema, in_place(self, schema)))
-
-        enter(start)
+        check_keywords(start)
+        inner = in_place(self, start)
+        if not inner:
+            self._checked.add(start.number)
+            return
+        path = [(start, inner)]
+        opened = {start.number}
         while path:
             schema, left = path[-1]
             if left:
@@ -379,7 +390,9 @@ class Expander:
                 if other.number in opened:
                     raise GrammarSyntaxError("the schema applies itself to the same value, without end", schema.pointer)
                 if other.number not in self._checked:
-                    enter(other)
+                    check_keywords(other)
+                    opened.add(other.number)
+                    path.append((other, in_place(self, other)))
             else:
                 path.pop()
                 opened.discard(schema.number)
@@ -395,7 +408,7 @@ class Expander:
 
     def _positive(self, state: State, schema: Schema, scopes: tuple[int, ...]) -> bool:
         keywords = schema.keywords
-        unevaluated = {"object": "unevaluatedProperties", "array": "unevaluatedItems"}.get(self.kind)
+        unevaluated = _UNEVALUATED.get(self.kind)
         if unevaluated is not None and unevaluated in keywords:
             state.scopes += 1
             scope = state.scopes
@@ -404,11 +417,12 @@ class Expander:
             for outer in scopes:
                 state.clause.evaluation(outer).everything = True
             scopes = (*scopes, scope)
+        kind = self.kind
         for name, value in keywords.items():
             keyword = self._keywords.get(name)
-            if keyword is None or self.kind not in keyword.kinds:
+            if keyword is None or kind not in keyword.kinds:
                 continue
-            formula = self._formula(schema, name, scopes)
+            formula = self._formula(schema, name, scopes) if name in _HAS_CHOICE else None
             if formula is not None:
                 if not state.clause.condition(formula):
                     return False

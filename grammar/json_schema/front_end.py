@@ -55,6 +55,8 @@ def json_schema(
     `GrammarUnsatisfiable` where nothing is valid, `GrammarTooLarge` where a field of `limits` is passed; each names
     the JSON pointer.
     """
+    if isinstance(separators, list):
+        separators = tuple(separators)  # what is made for options is remembered by them
     options = TextOptions(
         property_order, whitespace, max_whitespace, max_digits, escapes, unicode_escapes, separators, indent, formats,
         _listed(excludes),

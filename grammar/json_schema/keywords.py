@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -22,7 +22,14 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_strings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return isinstance(value, list) and _are_strings(value)
+
+
+def _are_strings(values: Iterable[Any]) -> bool:
+    for value in values:
+        if not isinstance(value, str):
+            return False
+    return True
 
 
 def _is_type(value: Any) -> bool:
@@ -38,7 +45,7 @@ def _is_schemas(value: Any) -> bool:
 
 
 def _is_named(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+    return isinstance(value, (dict, Mapping)) and _are_strings(value)
 
 
 def _is_map_of_schemas(value: Any) -> bool:
@@ -89,7 +96,8 @@ _FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 def check_keywords(schema: Schema) -> None:
     """Raise `GrammarSyntaxError` for the first keyword whose value has not the form that it should have."""
-    for name, value in schema.keywords.items():
+    keywords = schema.keywords
+    for name, value in keywords.items():
         form = _FORMS.get(name)
         if form is not None and not form[0](value):
             hint = ""
@@ -97,7 +105,7 @@ def check_keywords(schema: Schema) -> None:
                 hint = ": a boolean is of draft 3, list the names in the schema of the object"
             raise GrammarSyntaxError(f"{name} must be {form[1]}{hint}", schema.place(name))
     for name in ("exclusiveMinimum", "exclusiveMaximum"):
-        if schema.keywords.get(name) is True and schema.dialect > Dialect.DRAFT4:
+        if keywords.get(name) is True and schema.dialect > Dialect.DRAFT4:
             bound = name.replace("exclusiveM", "m")
-            if bound not in schema.keywords:
+            if bound not in keywords:
                 raise GrammarSyntaxError(f"{name} as a boolean needs {bound}", schema.place(name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 
@@ -86,7 +87,7 @@ def _is_plain(name: str) -> bool:
 
 def _other_plain_names(names: list[str], unicode_escapes: bool) -> ByteAutomaton:
     """The same for names of plain characters alone, as the table of an automaton."""
-    ends = np.cumsum([len(name) for name in names], dtype=np.int64)
+    ends = np.fromiter(accumulate(map(len, names)), np.int64, len(names))
     text = np.frombuffer(bytearray("".join(names), "ascii") or bytearray(1), np.uint8)
     rows, final = other_texts(text, ends, _PLAIN_BYTES, *_special_rows(unicode_escapes))
     return ByteAutomaton(rows.tobytes(), final.tobytes(), (RAW,))

@@ -37,9 +37,10 @@ def _evaluate(
 
 def _properties(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
     clause: ObjectClause = state.clause
+    store = expander.store
     for name in value:
         clause.declared[name] = None
-        clause.property(name, _literal(expander, schema, "properties", name))
+        clause.property(name, store.literal(store.child(schema, "properties", name)))
     _evaluate(state, scopes, names=value)
     return True
 
@@ -125,7 +126,7 @@ def _not_names(expander: Expander, schema: Schema, value: Any) -> list[Option]:
 
 # -------------------------------------------------------------------------------------------------- which and how many
 def _required(expander: Expander, schema: Schema, value: Any, state: State, scopes: tuple[int, ...]) -> bool:
-    return all(state.clause.require(name) for name in value)
+    return all(map(state.clause.require, value))
 
 
 def _not_required(expander: Expander, schema: Schema, value: Any) -> list[Option]:

@@ -104,7 +104,8 @@ class _Object:
     def _named_members(self, name: str) -> list[_Member]:
         key = self._writer.key(name)
         literals = self._shape.literals(name)
-        able = [i for i, v in enumerate(self._clause.violations) if self._shape.may_violate(v, name)]
+        violations = self._clause.violations
+        able = [i for i, v in enumerate(violations) if self._shape.may_violate(v, name)] if violations else []
         return self._with_values(key, literals, able)
 
     def _other_names(self, names: OtherNames) -> list[_Member]:
@@ -191,16 +192,21 @@ class _Object:
             edges.append((0, layout.empty(b"{", b"}"), 1))
         others = [member.text for member in self._other_members]
         begun = []
+        before: list[_Member] = []
         for i in range(n + 1):
             at = 2 + 2 * i
+            has_others = others and i >= self._declared
+            if before or has_others:
+                begun.append(at)
             if i < n:
-                edges += [(at, member.text, at + 3) for member in self._members[i]]
+                before = self._members[i]
+                for member in before:
+                    edges.append((at, member.text, at + 3))
                 if not required[i]:
                     edges.append((at, EMPTY, at + 2))
-            if i >= self._declared:
-                edges += [(at, text, at + 1) for text in others]
-            if (i and self._members[i - 1]) or (i >= self._declared and others):
-                begun.append(at)
+            if has_others:
+                for text in others:
+                    edges.append((at, text, at + 1))
         comma, closing = layout.comma(depth), layout.closing(b"}", depth)
         for at in begun:
             edges.append((at + 1, comma, at))

@@ -20,6 +20,15 @@ MAX_INDENT = 64
 _BLANKS = Characters(((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20)))
 
 
+#: The values that options may have.
+_KINDS = (
+    ("property_order", get_args(PropertyOrder)),
+    ("whitespace", get_args(Whitespace)),
+    ("escapes", get_args(Escapes)),
+    ("formats", get_args(Formats)),
+)
+
+
 @dataclass(frozen=True)
 class TextOptions:
     """The options of `json_schema` that say how a text is written; its docstring has their meaning."""
@@ -36,12 +45,7 @@ class TextOptions:
     excludes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, kinds in (
-            ("property_order", get_args(PropertyOrder)),
-            ("whitespace", get_args(Whitespace)),
-            ("escapes", get_args(Escapes)),
-            ("formats", get_args(Formats)),
-        ):
+        for name, kinds in _KINDS:
             value = getattr(self, name)
             if value not in kinds:
                 raise ValueError(f"{name} is one of {', '.join(kinds)}, not {value!r}")

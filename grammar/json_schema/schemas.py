@@ -73,8 +73,6 @@ class Schema:
 
     #: A JSON pointer.
     pointer: str
-    #: The keywords that decide what is valid, in their order.
-    keywords: dict[str, Any]
 
     def __init__(self, value: Any, place: Place, dialect: Dialect, resolver: Any, number: int) -> None:
         self.value = value
@@ -82,31 +80,16 @@ class Schema:
         self.dialect = dialect
         self.resolver = resolver
         self.number = number
+        #: The keywords that decide what is valid, in their order.
+        self.keywords: dict[str, Any] = {} if isinstance(value, bool) else _keywords(value, dialect)
         #: For a schema that stands nowhere: it is valid where one of these is.
         self.options: tuple[Literal, ...] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        # Both are made when they are first asked for; `functools.cached_property` takes a lock.
-        found: Any
-        if name == "keywords":
-            found = self._read_keywords()
-        elif name == "pointer":
-            found = _pointer(self._place)
-        else:
+        # It is made when it is first asked for; `functools.cached_property` takes a lock.
+        if name != "pointer":
             raise AttributeError(name)
-        self.__dict__[name] = found
-        return found
-
-    def _read_keywords(self) -> dict[str, Any]:
-        value = self.value
-        if isinstance(value, bool):
-            return {}
-        if "$ref" in value and self.dialect <= Dialect.DRAFT7:  # what stands beside it is ignored there
-            return {"$ref": value["$ref"]}
-        known = KEYWORDS_OF[self.dialect]
-        found = {key: value[key] for key in value if key in known}
-        if "type" in found:  # first, as it may settle all
-            found = {"type": found.pop("type"), **found}
+        found = self.__dict__[name] = _pointer(self._place)
         return found
 
     def place(self, *path: object) -> str:
@@ -114,9 +97,19 @@ class Schema:
         return pointer_of(self.pointer, *path)
 
 
+def _keywords(value: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+    if "$ref" in value and dialect <= Dialect.DRAFT7:  # what stands beside it is ignored there
+        return {"$ref": value["$ref"]}
+    known = KEYWORDS_OF[dialect]
+    found = {key: value[key] for key in value if key in known}
+    if "type" in found:  # first, as it may settle all
+        found = {"type": found.pop("type"), **found}
+    return found
+
+
 def pointer_of(base: str, *path: object) -> str:
     """A JSON pointer as a URI fragment with `path` added (RFC 6901)."""
-    return "/".join([base, *(str(part).replace("~", "~0").replace("/", "~1") for part in path)])
+    return "/".join([base, *[str(part).replace("~", "~0").replace("/", "~1") for part in path]])
 
 
 class SchemaStore:
@@ -132,6 +125,8 @@ class SchemaStore:
         self.schemas: list[Schema] = []
         self._numbers: dict[Any, int] = {}
         self._contents: dict[int, Any] = {}
+        #: Short stand-ins for the contents.
+        self._content_numbers: dict[tuple[Any, ...], int] = {}
         self._kept: list[Any] = []
         self._children: dict[tuple[int, tuple[Any, ...]], Schema] = {}
         self._resolved: dict[tuple[int, str], Schema] = {}
@@ -282,7 +277,7 @@ class SchemaStore:
     def _content(self, value: Any) -> Any:
         """What decides the meaning of a schema, hashable: equal contents are equal schemas (but for base URIs)."""
         if not isinstance(value, (dict, Mapping)):  # which a dict is, but asking whether it is one is quicker
-            return value if isinstance(value, bool) else repr(value)
+            return value if isinstance(value, bool) else (repr(value),)
         found = self._contents.get(id(value))
         if found is None:
             parts: list[Any] = []
@@ -293,29 +288,28 @@ class SchemaStore:
                     continue
                 inner: Any
                 if isinstance(item, str):
-                    inner = item, ""
-                elif "map" in form and isinstance(item, (dict, Mapping)):
+                    parts += key, item
+                    continue
+                if "map" in form and isinstance(item, (dict, Mapping)):
                     inner = tuple([(name, content(part)) for name, part in item.items()])
                 elif "list" in form and isinstance(item, list):
                     inner = tuple([content(part) for part in item])
                 elif "schema" in form:
                     inner = content(item)
                 else:
-                    inner = repr(item)
-                parts.append((key, inner))
-            found = self._number(tuple(parts)) if parts else True
+                    inner = (repr(item),)  # which no text is
+                parts += key, inner
+            numbers = self._content_numbers
+            # From 2 on: 0 and 1 equal the boolean schemas.
+            found = numbers.setdefault(tuple(parts), 2 + len(numbers)) if parts else True
             self._contents[id(value)] = found
             self._kept.append(value)  # so that no other object gets its id
         return found
 
-    def _number(self, parts: tuple[Any, ...]) -> Any:
-        """A short stand-in for a long key."""
-        return self._numbers.setdefault(("content", parts), len(self._numbers))
-
 
 def _has_identifier(value: Any) -> bool:
     """Whether a schema may have a URI of its own: not where `id` is something else, as under a misplaced keyword."""
-    if not isinstance(value, (dict, Mapping)):
+    if not isinstance(value, (dict, Mapping)) or ("$id" not in value and "id" not in value):
         return False
     return isinstance(value.get("$id"), str) or isinstance(value.get("id"), str)
 

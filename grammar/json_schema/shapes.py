@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -59,6 +58,7 @@ class ObjectShape:
         self._expander = expander
         self.clause = clause
         self._listed: list[str] = []
+        self._names: list[str] | None = None
         self._literals: dict[str, Literals] = {}
         self.others: list[tuple[Selector, Literal]] = list(clause.others)
         for scope, literal in clause.unevaluated:
@@ -68,9 +68,14 @@ class ObjectShape:
             elif not evaluated.everything:
                 self.others.append((Selector(None, frozenset(evaluated.names), tuple(evaluated.patterns)), literal))
 
-    @cached_property
+    @property
     def names(self) -> list[str]:
         """Every name that some keyword names: the declared ones first, then the required, then others."""
+        if self._names is None:
+            self._names = self._found_names()
+        return self._names
+
+    def _found_names(self) -> list[str]:
         clause = self.clause
         found = dict.fromkeys((*clause.declared, *clause.required, *clause.properties))
         for condition in clause.conditions:
@@ -85,20 +90,26 @@ class ObjectShape:
                 found.update(dict.fromkeys(listed if len(listed) <= _MAX_LISTED else ()))
         selectors = [selector for selector, _ in self.others] + [violation.selector for violation in clause.violations]
         for selector in selectors:
-            found.update(dict.fromkeys(sorted(selector.names)))
+            if not found.keys() >= selector.names:
+                found.update(dict.fromkeys(sorted(selector.names)))
         return list(found)
 
     def literals(self, name: str) -> Literals:
         """What the value of a name satisfies."""
         found = self._literals.get(name)
         if found is None:
-            others = [literal for selector, literal in self.others if self.selects(selector, name)]
-            found = self._literals[name] = frozenset((*self.clause.properties.get(name, ()), *others))
+            literals = self.clause.properties.get(name, ())
+            for selector, literal in self.others:
+                if self.selects(selector, name):
+                    literals = (*literals, literal)
+            found = self._literals[name] = frozenset(literals)
         return found
 
     def selects(self, selector: Selector, name: str) -> bool:
         """Whether a selector is about `name`."""
-        if name in selector.names or any(self._finds(pattern, name) for pattern in selector.patterns):
+        if name in selector.names:
+            return False
+        if selector.patterns and any(self._finds(pattern, name) for pattern in selector.patterns):
             return False
         return selector.pattern is None or self._finds(selector.pattern, name)
 
@@ -107,7 +118,8 @@ class ObjectShape:
 
     def may_have(self, name: str) -> bool:
         """Whether an object may have this property, as far as can be seen."""
-        if name in self.clause.absent or not self.is_name(name):
+        clause = self.clause
+        if name in clause.absent or (clause.names and not self.is_name(name)):
             return False
         literals = self.literals(name)
         return (NOTHING_VALID, True) not in literals and not self._expander.emptiness.is_empty(literals)
@@ -134,7 +146,7 @@ class ObjectShape:
                 return
             names += found
         self._listed = sorted(set(names))
-        del self.names
+        self._names = None
 
     def other_names(self) -> list[OtherNames]:
         """The classes of the names that are not named. Raises `GrammarTooLarge`."""
@@ -178,6 +190,8 @@ class ObjectShape:
         self, constraint: StringConstraint, literals: Literals, violations: frozenset[int]
     ) -> list[OtherNames]:
         """A class as it is, and the part of it in which a name violates `propertyNames`."""
+        if not violations:
+            return [OtherNames(constraint, literals, violations)]
         by_name = [i for i in violations if self.clause.violations[i].name is not None]
         found = [OtherNames(constraint, literals, violations.difference(by_name))]
         for chosen in subsets(by_name):

@@ -51,6 +51,8 @@ class StringConstraint:
 
     def intersect(self, other: StringConstraint) -> StringConstraint:
         """What both ask for."""
+        if self is ANY_STRING:
+            return other
         longest = [bound for bound in (self.max_length, other.max_length) if bound is not None]
         allowed = self.allowed if other.allowed is None else other.allowed
         if self.allowed is not None and other.allowed is not None:
@@ -72,6 +74,13 @@ class StringConstraint:
         """Whether only lengths, if anything, are asked for, so that every escape of JSON may be used."""
         named = self.patterns or self.not_patterns or self.formats or self.not_formats or self.excluded
         return not named and not self.options and self.allowed is None
+
+    @property
+    def only_excludes(self) -> bool:
+        """Whether at most some values are excluded, and nothing else is asked for."""
+        lengths_asked = self.min_length or self.max_length is not None
+        named = self.patterns or self.not_patterns or self.formats or self.not_formats
+        return not lengths_asked and not named and not self.options and self.allowed is None
 
     @property
     def all_patterns(self) -> frozenset[str]:

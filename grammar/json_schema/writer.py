@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from ..expression import NOTHING, Alternation, Bytes, Expression, Intersection, Reference, Sequence
 from ..limits import Limits
-from ..simplify import Simplifier
+from ..nets import share
+from ..simplify import Simplifier, contains
 from ..triggers import text_without
 from .arrays import array_expression
+from .dialects import Dialect
 from .emptiness import Emptiness
 from .escapes import QUOTE, spelled_text
 from .expand import Expander
@@ -17,7 +20,7 @@ from .numbers import ANY_NUMBER, NumberConstraint, number_expression
 from .objects import object_expression
 from .options import Layout, TextOptions
 from .patterns import is_empty
-from .schemas import NOTHING_VALID, Literals, SchemaStore
+from .schemas import ANY, NOTHING_VALID, Literals, SchemaStore
 from .strings import ANY_STRING, StringConstraint
 from .values import KINDS
 
@@ -51,9 +54,25 @@ class Writer:
         if not self.layout.depends_on_depth:
             depth = 0
         key = literals, depth
-        if key not in self._values:
-            self._values[key] = None if (NOTHING_VALID, True) in literals else self._value(literals, depth)
-        return self._values[key]
+        found = self._values.get(key, ...)
+        if found is ...:
+            if not literals and not self.layout.depends_on_depth:
+                found = self._anything()
+            else:
+                found = None if (NOTHING_VALID, True) in literals else self._value(literals, depth)
+            self._values[key] = found
+        return found
+
+    def _anything(self) -> Expression | None:
+        """The texts of all values: most schemas allow them somewhere, and their rules are the same for all schemas."""
+        shared = _writer_of_anything(self.options, self.limits)
+        if any(name in self.rules and key not in self._names for key, name in shared._names.items()):
+            return self._value(ANY, 0)
+        for key, name in shared._names.items():
+            if key not in self._names:
+                self._names[key] = name
+                self.rules[name] = shared.rules[name]
+        return shared._values[ANY, 0]
 
     def _value(self, literals: Literals, depth: int) -> Expression | None:
         if self.emptiness.is_empty(literals):
@@ -131,7 +150,7 @@ class Writer:
         return None if is_empty(found, self.limits) else found
 
     def _described(self, kind: str, constraint: Any) -> str:
-        return kind if constraint == type(constraint)() else f"{kind} {len(self._names)}"
+        return kind if constraint in (ANY_NUMBER, ANY_STRING) else f"{kind} {len(self._names)}"
 
     def finite_values(self, literals: Literals) -> list[Expression] | None:
         """The texts of a set of scalars, one each; None where it has other values or too many."""
@@ -179,6 +198,8 @@ class Writer:
                 found = [array_expression(self, clause, depth) for clause in clauses]
             options = tuple(option for option in found if option is not None)
             self.rules[name] = options[0] if len(options) == 1 else Alternation(options)
+        # They refer to each other: all that was made along the way would be left to the garbage collector.
+        del self.emptiness.expander
 
     def _add(self, key: tuple[Any, ...], name: str, expression: Expression) -> str:
         wanted, number = name, self._numbered.get(name, 1)
@@ -214,7 +235,7 @@ class Writer:
         key = ("name", constraint)
         if key not in self._names:
             expression: Expression | None
-            if constraint == StringConstraint(excluded=constraint.excluded):
+            if constraint.only_excludes:
                 expression = self._without_excluded(
                     other_names(sorted(constraint.excluded), self.options.escapes, self.options.unicode_escapes)
                 )
@@ -226,8 +247,22 @@ class Writer:
         return Reference(self._names[key])
 
 
+@lru_cache(maxsize=64)
+def _writer_of_anything(options: TextOptions, limits: Limits) -> Writer:
+    """A writer that has written the rules of all values, and no others."""
+    writer = Writer(SchemaStore(True, None, Dialect.DRAFT2020_12), options, limits)
+    writer._values[ANY, 0] = writer._value(ANY, 0)
+    writer.finish()
+    for body in writer.rules.values():
+        if contains(body, Reference):
+            share(body)
+    return writer
+
+
 def _merged(constraints: list[Any]) -> list[Any]:
     """The constraints, those that only say which values are allowed joined into one."""
+    if len(constraints) == 1:
+        return constraints
     plain: frozenset[Any] | None = None
     others: dict[Any, None] = {}
     for constraint in constraints:
