@@ -14,7 +14,7 @@ from ..grammar.automaton import FINITE, TOKENS, UTF8, Automaton
 from ..grammar.compile import compile_grammar
 from ..grammar.errors import GrammarError
 from ..grammar.expression import Grammar
-from ..grammar.limits import Limits, checked_limits
+from ..grammar.limits import DEFAULT_LIMITS, Limits, checked_limits
 from ..grammar.text import matches_text_only
 from . import cache
 from .errors import UnknownTokenError, VocabularyError
@@ -165,7 +165,7 @@ def _check_special(name: str | int, vocabulary: Vocabulary) -> None:
 
 
 def compile(
-    grammar: Grammar, vocabulary: Vocabulary, limits: Limits = Limits(), *, use_cache: bool = True
+    grammar: Grammar, vocabulary: Vocabulary, limits: Limits = DEFAULT_LIMITS, *, use_cache: bool = True
 ) -> CompiledGrammar:
     """Compile `grammar` for `vocabulary`.
 

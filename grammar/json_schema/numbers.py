@@ -27,7 +27,7 @@ from math import ceil, floor, gcd
 from ..errors import GrammarTooLarge
 from ..expression import Expression, Intersection, Source
 from ..json_value import DEFAULT_MAX_DIGITS, number
-from ..limits import Limits
+from ..limits import DEFAULT_LIMITS, Limits
 from ..simplify import place_of
 from .multiples import TooManyRemainders, multiples_automaton, scaled
 from .number_ranges import Exponents, Interval, interval_automaton
@@ -36,7 +36,6 @@ from .number_ranges import Exponents, Interval, interval_automaton
 _LISTED, _LISTED_IF_NEEDED = 64, 2_000
 #: Constraints whose expressions are remembered.
 _REMEMBERED = 1024
-_DEFAULT_LIMITS = Limits()
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def number_expression(
     constraint: NumberConstraint,
     *,
     max_digits: int | None = DEFAULT_MAX_DIGITS,
-    limits: Limits = _DEFAULT_LIMITS,
+    limits: Limits = DEFAULT_LIMITS,
     source: Source | None = None,
 ) -> Expression | None:
     """The texts of the numbers that satisfy `constraint`; None where there are none.

@@ -32,7 +32,7 @@ from ..expression import (
     Sequence,
     StartAnchor,
 )
-from ..limits import Limits
+from ..limits import DEFAULT_LIMITS, Limits
 from ..regex_ecma import ecma_pattern
 from ..simplify import Simplifier, contains, is_nullable
 from .escapes import ANY_TEXT, SURROGATE, is_text, one_of
@@ -41,7 +41,6 @@ from .escapes import ANY_TEXT, SURROGATE, is_text, one_of
 _STAND_IN = "\U0010fffe"
 #: What is built as an automaton of its own.
 CLOSED = (Intersection, Complement, Lookahead)
-_DEFAULT_LIMITS = Limits()
 #: States, and members of state sets visited (about 5 ns each), up to which strings are matched by a DFA.
 _MATCHER_STATES, _MATCHER_WORK = 2_000, 200_000
 #: Options that a bound of a sequence may become, about 50 us each to build.
@@ -49,7 +48,7 @@ _MOST_OPTIONS = 8
 
 
 @lru_cache(maxsize=4096)
-def pattern_content(pattern: str, limits: Limits = _DEFAULT_LIMITS) -> Expression:
+def pattern_content(pattern: str, limits: Limits = DEFAULT_LIMITS) -> Expression:
     """The strings, as code points, in which `pattern` (ECMA 262) is found; without anchors outside intersections.
 
     Raises `GrammarError` as `ecma_pattern` does.
@@ -274,7 +273,7 @@ def _bounded_sequence(node: Sequence, minimum: int, maximum: int | None) -> Expr
 
 
 @lru_cache(maxsize=4096)
-def is_empty(expression: Expression, limits: Limits = _DEFAULT_LIMITS) -> bool:
+def is_empty(expression: Expression, limits: Limits = DEFAULT_LIMITS) -> bool:
     """Whether no string at all matches `expression`, which refers to no rules; exact.
 
     Raises `GrammarTooLarge` where the products and complements in it pass `limits`.
@@ -325,7 +324,7 @@ def _matcher(expression: Expression, limits: Limits) -> _Matcher:
     return _Matcher(expression, limits)
 
 
-def accepts(expression: Expression, text: str, limits: Limits = _DEFAULT_LIMITS) -> bool:
+def accepts(expression: Expression, text: str, limits: Limits = DEFAULT_LIMITS) -> bool:
     """Whether `text` is in the language of code points `expression`; a lone surrogate counts as a noncharacter."""
     if not is_text(text):
         text = SURROGATE.sub(_STAND_IN, text)

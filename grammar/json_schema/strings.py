@@ -21,13 +21,11 @@ from ..expression import (
     Sequence,
     Source,
 )
-from ..limits import Limits
+from ..limits import DEFAULT_LIMITS, Limits
 from ..simplify import Simplifier, contains
 from .escapes import ANY_TEXT, QUOTE, Escapes, Speller, content, is_text, one_of, plain_content, spelled_text
 from .formats import FORMATS
 from .patterns import CLOSED, accepts, bounded, is_empty, lengths, nesting_checked, pattern_content
-
-_DEFAULT_LIMITS = Limits()
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ def string_expression(
     escapes: Escapes = "canonical",
     allow_unicode_escapes: bool = True,
     source: Source | None = None,
-    limits: Limits = _DEFAULT_LIMITS,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Expression | None:
     r"""The texts, with their quotes, of the strings that satisfy `constraint`; None where there are none, exactly.
 
@@ -138,7 +136,7 @@ def key_expression(
     *,
     escapes: Escapes = "canonical",
     allow_unicode_escapes: bool = True,
-    limits: Limits = _DEFAULT_LIMITS,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Expression | None:
     """The texts, with their quotes, of the strings in a `language` of code points; None where there are none."""
     with nesting_checked():
@@ -162,7 +160,7 @@ def _free(minimum: int, maximum: int | None, allow_unicode_escapes: bool) -> Exp
     return Sequence((QUOTE, Repeat(item, minimum, maximum), QUOTE))
 
 
-def string_content(constraint: StringConstraint, limits: Limits = _DEFAULT_LIMITS) -> Expression:
+def string_content(constraint: StringConstraint, limits: Limits = DEFAULT_LIMITS) -> Expression:
     """The strings that satisfy `constraint`, as a language of code points; `NOTHING` if that is easily seen."""
     if constraint.allowed is not None:
         values = _satisfying(constraint, limits)
