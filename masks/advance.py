@@ -93,7 +93,7 @@ from .places import (
 )
 from .pool import find_entry
 from .step import ASK, DRAFT, NO_TOKEN, RESUME, ROWS, WALK_FUEL, is_end
-from .transitions import find_transition, is_transition, learn_transition, stack_of_place, take_transition
+from .transitions import find_transition, learn_transition, stack_of_place, take_transition
 
 
 @helper
@@ -182,11 +182,9 @@ def _accept(batch, grammar, slot, position, config, token, target, keep):  # typ
         place = 0
     if place != 0:
         low, high = stack_of_place(place)
-        # It may have been found already, and may have gone since.
-        transition = load_i64(load_i64(batch, B_TRANSITION_OF), slot)
-        if transition == 0 or not is_transition(transition, low, high, token):
-            transition = find_transition(batch, low, high, token)
+        transition = find_transition(batch, low, high, token)
         if transition != 0 and take_transition(batch, slot, position, place, transition, target):
+            store_i64(load_i64(batch, B_TRANSITION_OF), slot, transition)
             return ACCEPTED
     before, moves = load_i64(load_i64(batch, B_ARENA_USED), slot), load_i64(load_i64(batch, B_MOVES), slot)
     answer = accept_token(batch, grammar, slot, position, config, token, target, keep)

@@ -2,9 +2,9 @@
 
 A forward pass, or a sampler that reads a batch's logits, leaves nothing of the rows in the caches. What one row reads
 lies in up to 25 cache lines, most of which tell where the next one is; served one row after the other, each of them is
-waited for. So each row asks for the lines of rows after it, in stages: its place (`masks.places`), then what is known
-there: a mask or a transition. Where that is not enough: what its slot says, then what its configuration and its grammar
-say, then what its state says, then where that leads to. A stage reads only what an earlier one has fetched. Nothing is
+waited for. So each row asks for the lines of rows after it, in stages: its place (`masks.places`), then the mask that
+is known there. Where that is not enough: what its slot says, then what its configuration and its grammar say, then what
+its state says, then where that leads to. A stage reads only what an earlier one has fetched. Nothing is
 changed, and nothing else depends on it.
 """
 
@@ -30,12 +30,10 @@ from .layout import (
     B_ROW_MASK,
     B_ROW_OF,
     B_SLOT_GRAMMAR,
-    B_TRANSITION_OF,
     B_VOCABULARY,
     B_WAITING,
     BLOCK_TRIPLES,
     CONFIG_BLOCK,
-    CONFIG_BLOCK_HEADS,
     CONFIG_FIRST_HEAD,
     CONFIG_HEADS,
     G_AUTOMATON,
@@ -61,10 +59,9 @@ from .machine import (
     AT_STATE_FLAGS,
     AT_STATE_FRAME,
 )
-from .memory import load_i32, load_i64, prefetch, section, store_i64
+from .memory import load_i32, load_i64, prefetch, section
 from .places import PLACE_LOW, current_place, place_at
 from .pool import entry_at
-from .transitions import TRANSITION_WORDS, TRANSITIONS_A_BUCKET, bucket_at, find_transition, stack_of_place
 from .trie import V_SIZE, V_TOKEN_BYTES, V_TOKEN_START, V_TOKEN_TEXT
 
 #: Rows between two stages: long enough for a line to come, and few enough that it is still there.
@@ -153,34 +150,6 @@ def _fetch_numbers(batch, slot):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _fetch_known(batch, place, token):  # type: ignore[no-untyped-def]
-    """What may be known of a place: where its mask is found, or its transition by a token (-1: the mask)."""
-    if token < 0:
-        prefetch(entry_at(batch, load_i64(place, PLACE_LOW)))
-    else:
-        low, high = stack_of_place(place)
-        bucket = bucket_at(batch, low, high, token)
-        for line in range(TRANSITIONS_A_BUCKET * TRANSITION_WORDS // 8):
-            prefetch(bucket + 64 * line)
-
-
-@helper
-def _find_known(batch, place, slot, token):  # type: ignore[no-untyped-def]
-    """Note a place's transition by a token in B_TRANSITION_OF, and fetch what it writes."""
-    low, high = stack_of_place(place)
-    found = find_transition(batch, low, high, token)
-    store_i64(load_i64(batch, B_TRANSITION_OF), slot, found)
-    if found != 0:
-        arena = load_i64(load_i64(batch, B_ARENAS), slot) + 8 * load_i64(load_i64(batch, B_ARENA_USED), slot)
-        prefetch(arena)
-        prefetch(arena + 64)
-        # Stores wait for each other, so one of a line that is not there holds all up.
-        target = config_at(batch, slot, load_i64(load_i64(batch, B_POSITION), slot) + 1)
-        prefetch(target)
-        prefetch(target + 8 * CONFIG_BLOCK_HEADS)
-
-
-@helper
 def fetch_rows(batch, slots, tokens, first, row, rows):  # type: ignore[no-untyped-def]
     """Ask for what the next rows after number `row` of int32[rows] at `slots` read, with the tokens at `tokens` (or 0).
 
@@ -208,12 +177,10 @@ def fetch_rows(batch, slots, tokens, first, row, rows):  # type: ignore[no-untyp
             place = place_at(batch, slot, load_i64(positions, slot))
             prefetch(place)
             if tokens != 0:
-                prefetch(place + 64)
                 prefetch(load_i64(batch, B_ENDS) + 4 * MAX_ENDS * slot)
                 following = place_at(batch, slot, load_i64(positions, slot) + 1)
                 prefetch(following)
                 prefetch(following + 64)
-                store_i64(load_i64(batch, B_TRANSITION_OF), slot, 0)
             continue
         grammar = load_i64(load_i64(batch, B_SLOT_GRAMMAR), slot)
         if grammar == 0:
@@ -223,16 +190,13 @@ def fetch_rows(batch, slots, tokens, first, row, rows):  # type: ignore[no-untyp
             token = load_i32(tokens, at)
             if token >= load_i64(vocabulary, V_SIZE):
                 token = -1
-        if stage == 2 or stage == 3 or token < 0:
+        if tokens == 0:
             place = current_place(batch, slot)
-            if place != 0 and load_i64(place, PLACE_LOW) != 0:
+            if place != 0 and load_i64(place, PLACE_LOW) != 0:  # where its mask is found, if it is there
                 if stage == 2:
-                    _fetch_known(batch, place, token)
-                elif token < 0:
-                    continue
-                else:
-                    _find_known(batch, place, slot, token)
-        if stage == 2 or (tokens != 0 and load_i64(load_i64(batch, B_TRANSITION_OF), slot) != 0):
+                    prefetch(entry_at(batch, load_i64(place, PLACE_LOW)))
+                continue
+        if stage == 2:
             continue
         position = load_i64(positions, slot)
         config = config_at(batch, slot, position)

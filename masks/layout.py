@@ -213,7 +213,7 @@ CALLED_BASE = 1 << 45  # number of the first of these calls, as a stack node
     B_PLACES,  # int64[slots][2][PLACE_WORDS] what masks.transitions knows of each slot at even and at odd positions
     B_TRANSITIONS,  # int64[buckets][TRANSITIONS_A_BUCKET][TRANSITION_WORDS] what masks.transitions remembers
     B_TRANSITION_BUCKETS,  # a power of two
-    B_TRANSITION_OF,  # int64[slots] address of each slot's transition that was found while others were served, or 0
+    B_TRANSITION_OF,  # int64[slots] address of a transition that each slot has taken, 0: it has taken none
     B_PLAN_ROWS,  # address of the kernel step.plan_rows
     B_END_BITS,  # int64[slots] a bit for each end token, by its lowest six bits
     B_REST,  # int32[REST_FIELDS][slots] rows that masks.known_rows hands on

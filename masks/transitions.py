@@ -316,7 +316,10 @@ def learn_transition(batch, grammar, slot, position, place, token, before, targe
 
 @helper
 def note_mask(batch, slot, place, packed):  # type: ignore[no-untyped-def]
-    """Remember a mask slot with the transition that led the slot to its place, if there was one."""
+    """Remember a mask slot with the transition that led the slot to its place, if there was one.
+
+    B_TRANSITION_OF may be of an earlier place, or another transition by now: it says itself where it leads to.
+    """
     transition = load_i64(load_i64(batch, B_TRANSITION_OF), slot)
     if (
         transition != 0
