@@ -118,41 +118,8 @@ def find_loops(
         return loop, []
     columns = [arrays[name] for name in _COLUMNS]
     arguments: Any = (*columns, n_classes, asked.view(np.uint8), *_edges_of_all(tuple(classes)), loop)
-    candidates, bounds = _mark_loops(*arguments)  # type: ignore[no-untyped-call]
-    for index, ranges in enumerate(classes):
-        begin, end = bounds[index : index + 2]
-        if begin < end:
-            _spread_loops(arrays, n_classes, loop, index, ranges, candidates[begin:end])
-    used = np.zeros(len(classes) + 1, np.bool_)
-    used[loop] = True  # the last one: of the states with none
-    used[-1] = False
-    number = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    number[-1] = -1
-    return number[loop], [ranges for ranges, some in zip(classes, used.tolist(), strict=False) if some]
-
-
-def _spread_loops(
-    arrays: dict[str, npt.NDArray[Any]],
-    n_classes: int,
-    loop: Int32Array,
-    index: int,
-    ranges: Ranges,
-    candidates: Int32Array,
-) -> None:
-    """Set `loop` also at states that such a class leads to states like them, and never away: a greatest fixpoint.
-
-    So are the states within the names of an object that may have others beside them: whatever a name begins with, all
-    characters but its end go on. So are those of a pattern that is searched for in a text, whatever was read of it,
-    and those of several conditions on one text. Only of classes with code points above U+007F: of others,
-    `masks.wide` finds what it needs by itself.
-    """
-    lesser = (loop < 0) | (loop > index)  # classes come largest first
-    if not lesser[candidates].any():
-        return
-    arguments: Any = (*(arrays[name] for name in _COLUMNS[:5]), n_classes, *class_edges(ranges), candidates)
-    found = _staying(*arguments).view(np.bool_) & lesser
-    loop[found] = index
-    arrays["state_flags"][found] |= SPREAD
+    used = _find_loops(*arguments)  # type: ignore[no-untyped-call]
+    return loop, [ranges for ranges, some in zip(classes, used.tolist(), strict=True) if some]
 
 
 @helper
@@ -175,11 +142,7 @@ def _edge(
     return target
 
 
-@kernel(
-    "(uint8[::1], int32[::1], int32[::1], uint8[::1], int32[::1], int64, int32[::1], int32[::1], int32[::1], "
-    "int32[::1], int32[::1])",
-    allocates=True,
-)
+@allocating_helper
 def _staying(
     byte_class: Uint8Array,
     edges: Int32Array,
@@ -399,18 +362,73 @@ def _mark_class(
             loop[s] = index
 
 
+@allocating_helper
+def _spread_class(  # type: ignore[no-untyped-def]
+    byte_class, edges, dense, single_byte, single_target, state_flags, state_frame, frame_kind, n_classes, asked,
+    class_edge, low, high, target, loop, index,
+):  # fmt: skip
+    """Set `loop` to `index` also at states that a class leads to states like them, and never away: a greatest fixpoint.
+
+    So are the states within the names of an object that may have others beside them: whatever a name begins with, all
+    characters but its end go on. So are those of a pattern that is searched for in a text, whatever was read of it,
+    and those of several conditions on one text. Sets their flag SPREAD. Classes come largest first: states of larger
+    ones stay theirs.
+    """
+    # Most states have no edge for some first byte of the class.
+    met = np.zeros(256, np.uint8)
+    needed = np.empty(256, np.int32)
+    n_needed = 0
+    for e in range(class_edge[0], class_edge[1]):
+        for byte in range(low[e], high[e] + 1):
+            if not met[byte_class[byte]]:
+                met[byte_class[byte]] = 1
+                needed[n_needed] = byte_class[byte]
+                n_needed += 1
+    candidates = np.empty(len(edges), np.int32)
+    found = 0
+    lesser = False
+    for s in range(len(edges)):
+        row = np.int64(edges[s])
+        kind = frame_kind[state_frame[s]]
+        # In a counter and where members begin, what a final state does depends on more than itself.
+        if (
+            row < 0
+            or asked[s]
+            or state_flags[s] & (HAS_CALLS | HAS_OPERATIONS)
+            or kind == COUNTER
+            or (state_flags[s] & FINAL and kind != PLAIN)
+        ):
+            continue
+        i = 0
+        while i < n_needed and dense[row * n_classes + needed[i]] >= 0:
+            i += 1
+        if i == n_needed:
+            candidates[found] = s
+            found += 1
+            lesser = lesser or loop[s] < 0 or loop[s] > index
+    if not lesser:
+        return
+    stays = _staying(
+        byte_class, edges, dense, single_byte, single_target, n_classes, class_edge, low, high, target,
+        candidates[:found],
+    )  # fmt: skip
+    for s in range(len(edges)):
+        if stays[s] and (loop[s] < 0 or loop[s] > index):
+            loop[s] = index
+            state_flags[s] |= SPREAD
+
+
 @kernel(
     "(uint8[::1], int32[::1], int32[::1], uint8[::1], int32[::1], uint8[::1], int32[::1], int32[::1], uint8[::1], "
     "int64, uint8[::1], int64[::1], int64[::1], int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1], "
     "int32[::1])",
     allocates=True,
 )
-def _mark_loops(  # type: ignore[no-untyped-def]
+def _find_loops(  # type: ignore[no-untyped-def]
     byte_class, edges, dense, single_byte, single_target, state_flags, state_frame, frame_start, frame_kind, n_classes,
     asked, state_at, edge_at, class_edge, low, high, target, above, loop,
 ):  # fmt: skip
-    """Set `loop` at the states that loop on a class by themselves; (candidates of `_spread_loops`, where each class's
-    begin)."""
+    """Set `loop`, by classes that some state loops on, numbered in their order; which ones these are, by flag."""
     n, count = len(edges), len(above)
     for k in range(count):
         begin, end = edge_at[k], edge_at[k + 1]
@@ -425,42 +443,23 @@ def _mark_loops(  # type: ignore[no-untyped-def]
             for other in range(n):
                 if loop[other] == klass and state_frame[other] == state_frame[s]:
                     loop[other] = -1
-    candidates = np.empty(n, np.int32)
-    bounds = np.zeros(count + 1, np.int64)
-    needed = np.empty(256, np.int32)
-    found = 0
     for k in range(count):
-        bounds[k + 1] = found
-        if not above[k] or n * (state_at[k + 1] - state_at[k]) > MAX_SPREAD_PAIRS:
-            continue
-        # Most states have no edge for some first byte of the class.
-        met = np.zeros(256, np.uint8)
-        n_needed = 0
-        for e in range(edge_at[k], edge_at[k] + class_edge[state_at[k] + 1]):
-            for byte in range(low[e], high[e] + 1):
-                if not met[byte_class[byte]]:
-                    met[byte_class[byte]] = 1
-                    needed[n_needed] = byte_class[byte]
-                    n_needed += 1
-        if found + n > len(candidates):
-            candidates = grown(candidates, 2 * (found + n))
-        for s in range(n):
-            row = np.int64(edges[s])
-            kind = frame_kind[state_frame[s]]
-            # In a counter and where members begin, what a final state does depends on more than itself.
-            if (
-                row < 0
-                or asked[s]
-                or state_flags[s] & (HAS_CALLS | HAS_OPERATIONS)
-                or kind == COUNTER
-                or (state_flags[s] & FINAL and kind != PLAIN)
-            ):
-                continue
-            i = 0
-            while i < n_needed and dense[row * n_classes + needed[i]] >= 0:
-                i += 1
-            if i == n_needed:
-                candidates[found] = s
-                found += 1
-        bounds[k + 1] = found
-    return candidates[:found].copy(), bounds
+        # Of classes without code points above U+007F, `masks.wide` finds what it needs by itself.
+        if above[k] and n * (state_at[k + 1] - state_at[k]) <= MAX_SPREAD_PAIRS:
+            begin, end = edge_at[k], edge_at[k + 1]
+            _spread_class(  # type: ignore[no-untyped-call]
+                byte_class, edges, dense, single_byte, single_target, state_flags, state_frame, frame_kind, n_classes,
+                asked, class_edge[state_at[k] : state_at[k + 1]], low[begin:end], high[begin:end], target[begin:end],
+                loop, k,
+            )  # fmt: skip
+    used = np.zeros(count, np.uint8)
+    for s in range(n):
+        if loop[s] >= 0:
+            used[loop[s]] = 1
+    number = np.zeros(count, np.int32)
+    for k in range(1, count):
+        number[k] = number[k - 1] + used[k - 1]
+    for s in range(n):
+        if loop[s] >= 0:
+            loop[s] = number[loop[s]]
+    return used

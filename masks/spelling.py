@@ -87,6 +87,8 @@ def spelling(
     Raises `GrammarUnsatisfiable` where no string of the language can be spelled, `GrammarUnsupported` where
     bytes are missing from the vocabulary and the automaton is not one deterministic frame.
     """
+    if tables.has_single_bytes:
+        return None
     missing = np.flatnonzero(live_bytes(automaton) & ~tables.single_bytes)
     if not len(missing):
         return None

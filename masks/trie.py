@@ -445,6 +445,8 @@ class VocabularyTables:
         self.single_bytes[data[alone]] = True
         #: The bytes that no text token has: no string that holds one can be written.
         self.absent_bytes = frozenset(np.flatnonzero(~used).tolist())
+        #: Whether all others are tokens by themselves.
+        self.has_single_bytes = bool(self.single_bytes[used].all())
 
     @property
     def address(self) -> int:

@@ -55,6 +55,8 @@ FIRST_HERE = (
 SHARED_FROM = 4
 _LOCK = threading.Lock()
 _DONE: set[int] = set()
+# The registry of kernels, once it was needed: to import it takes longer than to look at it.
+_registered: list[tuple[Any, str]] = []
 
 
 def warm_up(progress: bool | Callable[[int, int, str], None] = False, *, processes: int = 2) -> float:
@@ -65,11 +67,12 @@ def warm_up(progress: bool | Callable[[int, int, str], None] = False, *, process
     name) before each kernel. With `processes` = 2 a child process compiles half of them into the cache meanwhile.
     Safe to call from several threads.
     """
+    global _registered
+    if _registered and len(_DONE) == len(_registered):  # every grammar that is compiled asks
+        return 0.0
     from .._compiler import cheap_compiler
     from .._numba import REGISTRY, compile_kernel
 
-    if _DONE and len(_DONE) == len(REGISTRY):  # every grammar that is compiled asks
-        return 0.0
     with _LOCK, cheap_compiler():
         begin = time.perf_counter()
         _import_all()
@@ -82,6 +85,7 @@ def warm_up(progress: bool | Callable[[int, int, str], None] = False, *, process
             _DONE.add(id(dispatcher))
         for dispatcher, _ in todo:  # a call with other types would be compiled there and then, in a step
             dispatcher.disable_compile()
+        _registered = REGISTRY
         if progress is True:
             sys.stderr.write("\r\x1b[K")
         return time.perf_counter() - begin
