@@ -60,6 +60,8 @@ NAMES = (
 )  # fmt: skip
 #: Different grammars of *steady*.
 MIXED = 120
+#: Steps before *steady* is timed, at least: three answers of each row.
+KNOWN_WARM = 100
 #: What --check leaves to the peers.
 CHECKED = ("alone", "alone, texts", "mix", "steady", "fresh", "burst", "texts")
 
@@ -274,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             options.suffix = f"-{options.batch}-{options.forward_ms:g}" if len(shapes) > 1 else ""
             settings = Settings(
                 options.batch, options.forward_ms / 1e3, options.evict_mb, options.warm, options.steps,
-                options.fresh_ms / 1e3,
+                options.fresh_ms / 1e3, 0 if options.quick else KNOWN_WARM,
             )  # fmt: skip
             results = run_all(vocabulary, split, options, settings)
             print(f"\n{options.batch} rows, {vocabulary.width:,} ids, forward {options.forward_ms:g} ms; milliseconds")

@@ -7,7 +7,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from common import Evictor
@@ -39,6 +39,8 @@ class Settings:
     warm_steps: int
     steps: int
     fresh_s: float
+    #: Warm steps, at least, where grammars are to be warm that all rows have: some answers of each.
+    known_warm_steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -263,6 +265,8 @@ class Driver:
 def run(back_end: BackEnd, scenario: Scenario, split: Callable[[str], list[int]], settings: Settings) -> Measured:
     """One scenario with a new engine."""
     known = scenario.known or MIX
+    if scenario.known:
+        settings = replace(settings, warm_steps=max(settings.warm_steps, settings.known_warm_steps))
     for case in known:
         back_end.known(case)
     free = split(" the river runs past old mills" * 40)

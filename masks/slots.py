@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ..grammar.automaton import RECURSIVE
+from ..grammar.automaton import LAZY, RECURSIVE
 from . import advance as _advance
 from . import step as _step
 from .adopt import adopt
@@ -44,11 +44,15 @@ from .vocabulary import checked_ids
 
 if TYPE_CHECKING:
     from .compiled import CompiledGrammar
+    from .context_memory import ContextMemory
     from .memory import Block
     from .vocabulary import Vocabulary
 
-#: Grammars that a batch keeps ready after their last sequence has gone.
-MAX_IDLE_GRAMMARS = 64
+#: Grammars that a batch keeps ready, also after their last sequence has gone, with what is known of their masks; some
+#: 80 KB each. Of more, those that have been used least lately are dropped, and are new when they come again.
+MAX_IDLE_GRAMMARS = 256
+#: So many of those that are kept as position automata, whose state sets may take `resident.LAZY_BYTES` each.
+MAX_IDLE_LAZY = 64
 
 
 class Slots:
@@ -172,13 +176,11 @@ class Slots:
         if key not in self._residents:
             contexts = None
             if len(self._residents) >= MAX_IDLE_GRAMMARS:
-                for other, old in list(self._residents.items()):
-                    if old.users == 0:
-                        contexts = old.contexts
-                        # An unfinished mask may still be that grammar's.
-                        _advance.drop_jobs(self._address, old.block.address, -1)
-                        del self._residents[other]
-                        break
+                contexts = self._drop_idle(list(self._residents))
+            elif compiled.automaton.flags & LAZY:
+                lazy = [other for other, old in self._residents.items() if old.lazy_words]
+                if len(lazy) >= MAX_IDLE_LAZY:
+                    contexts = self._drop_idle(lazy)
             if compiled.automaton.flags & RECURSIVE:
                 self.prefetch_stop()
                 self._lanes.give_graphs()
@@ -190,7 +192,19 @@ class Slots:
             self._residents[key] = resident
             for token in compiled.token_ids.tolist():
                 self.possible[token >> 5] |= np.uint32(1 << (token & 31))
-        return self._residents[key]
+        found = self._residents[key] = self._residents.pop(key)  # the one used last is the last
+        return found
+
+    def _drop_idle(self, keys: list[int]) -> ContextMemory | None:
+        """Drop the first grammar of these, by key, that no sequence has; the memory of its contexts."""
+        for key in keys:
+            old = self._residents[key]
+            if old.users == 0:
+                # An unfinished mask may still be that grammar's.
+                _advance.drop_jobs(self._address, old.block.address, -1)
+                del self._residents[key]
+                return old.contexts
+        return None
 
     @property
     def _block(self) -> Block:

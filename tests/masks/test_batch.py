@@ -14,6 +14,7 @@ from stepmask.grammar.gbnf import gbnf
 from stepmask.grammar.limits import Limits
 from stepmask.grammar.regex import regex
 from stepmask.masks import resident as resident_module
+from stepmask.masks import slots as slots_module
 from stepmask.masks.batch import Batch, Plan
 from stepmask.masks.compiled import CompiledGrammar, compile
 from stepmask.masks.errors import VocabularyError
@@ -28,7 +29,6 @@ from stepmask.masks.layout import (
     READY,
 )
 from stepmask.masks.lazy import HISTORY_COST, SWEPT_ENTRIES
-from stepmask.masks.slots import MAX_IDLE_GRAMMARS
 from stepmask.masks.tables import (
     ALL_ENDS,
     INDEX_BITS,
@@ -449,10 +449,11 @@ def test_unfinished_masks_of_state_sets_whose_numbers_others_get(monkeypatch: py
     assert planned(batch, plan, 0) == tokens_of(fresh.mask())
 
 
-def test_more_grammars_than_are_kept() -> None:
+def test_more_grammars_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Grammars without sequences go, their unfinished masks with them; those that come again are as new."""
+    monkeypatch.setattr(slots_module, "MAX_IDLE_GRAMMARS", 64)
     batch = Batch(VOCABULARY, 2, 0.05)
-    grammars = [build(f"[^{LETTERS[i % 36]}]{{{1 + i // 36},4}}") for i in range(MAX_IDLE_GRAMMARS + 9)]
+    grammars = [build(f"[^{LETTERS[i % 36]}]{{{1 + i // 36},4}}") for i in range(73)]
     fixed = batch.add(GRAMMARS[3])
     for grammar in [*grammars, *grammars[:5]]:
         slot = batch.add(grammar)
@@ -463,3 +464,29 @@ def test_more_grammars_than_are_kept() -> None:
             assert planned(batch, plan, 0) == tokens_of(grammar.matcher().mask())
         batch.remove(slot)
     assert tokens_of(batch.mask(fixed)) == tokens_of(GRAMMARS[3].matcher().mask())
+
+
+def test_grammars_used_least_lately_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those that have a sequence; of those kept as position automata there are fewer."""
+    monkeypatch.setattr(slots_module, "MAX_IDLE_GRAMMARS", 4)
+    monkeypatch.setattr(slots_module, "MAX_IDLE_LAZY", 2)
+    batch = Batch(VOCABULARY, 3, None)
+    grammars = [build(f"{letter}+") for letter in "abcdef"]
+    lazy = [build(f".*[ab].{{5}}{letter}", LAZY) for letter in "abc"]
+
+    def kept() -> list[int]:
+        own = [resident.compiled for resident in batch._residents.values()]
+        return [number for number, grammar in enumerate((*grammars, *lazy)) if any(grammar is one for one in own)]
+
+    held = batch.add(grammars[0])
+    for number in (1, 2, 3, 1, 4):
+        batch.remove(batch.add(grammars[number]))
+    assert kept() == [0, 1, 3, 4]
+    batch.remove(held)
+    for number in (0, 5):
+        batch.remove(batch.add(grammars[number]))
+    assert kept() == [0, 1, 4, 5]
+    monkeypatch.setattr(slots_module, "MAX_IDLE_GRAMMARS", 9)
+    for number in range(3):
+        batch.remove(batch.add(lazy[number]))
+    assert kept() == [0, 1, 4, 5, 7, 8]
