@@ -141,6 +141,12 @@ def _fetch_edges(automaton, state):  # type: ignore[no-untyped-def]
 
 
 @helper
+def begins_line(slots, row, slot):  # type: ignore[no-untyped-def]
+    """Is a slot's number, in an array of 8 bytes a slot, in another line than that of the row before?"""
+    return row == 0 or slot & 7 == 0 or load_i32(slots, row - 1) != slot - 1
+
+
+@helper
 def _fetch_numbers(batch, slot):  # type: ignore[no-untyped-def]
     """The arrays that have a number for each slot."""
     for i in range(len(OF_SLOTS)):
@@ -168,7 +174,7 @@ def fetch_rows(batch, slots, tokens, first, row, rows):  # type: ignore[no-untyp
         if slot < 0:
             continue
         if stage == 0:
-            if at & 7 == 0 or load_i32(slots, at - 1) != slot - 1:  # a line has eight numbers
+            if begins_line(slots, at, slot):
                 _fetch_numbers(batch, slot)
             continue
         if tokens == 0 and load_i64(load_i64(batch, B_ROW_FLAGS), slot) >= 0:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from .._numba import helper, kernel
 from .advance import is_at_end
+from .ahead import begins_line
 from .arena import ACCEPTED, ENDED, REFUSED, TOO_DEEP, UNFINISHED
 from .fuel import affords, count, give_fuel, work_done
 from .history import config_at
@@ -98,12 +99,6 @@ def _hand_on(batch, n, row, slot, token):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _begins_line(slots, row, slot):  # type: ignore[no-untyped-def]
-    """Is a slot's number in an array of 8 bytes a slot in another line than that of the row before?"""
-    return row == 0 or slot & 7 == 0 or load_i32(slots, row - 1) != slot - 1
-
-
-@helper
 def _plan_known(batch, slots, rows, mask_ids, end_allowed, status):  # type: ignore[no-untyped-def]
     """Plan the rows that are known; how many are not, which are at B_REST."""
     known, known_flags = load_i64(batch, B_ROW_MASK), load_i64(batch, B_ROW_FLAGS)
@@ -113,7 +108,7 @@ def _plan_known(batch, slots, rows, mask_ids, end_allowed, status):  # type: ign
         ahead = i + LEAD
         if ahead < rows:
             slot = load_i32(slots, ahead)
-            if slot >= 0 and _begins_line(slots, ahead, slot):
+            if slot >= 0 and begins_line(slots, ahead, slot):
                 for k in range(len(OF_PLANS)):
                     prefetch(load_i64(batch, OF_PLANS[k]) + 8 * slot)
                 prefetch(tokens + 4 * slot)
@@ -269,7 +264,7 @@ def _advance_known(batch, slots, rows, first, tokens, accepted):  # type: ignore
                     store_u8(accepted, row, ACCEPTED)
                     served += 1
             elif stage == 0:
-                if _begins_line(slots, row, slot):
+                if begins_line(slots, row, slot):
                     for k in range(len(OF_ADVANCES)):
                         prefetch(load_i64(batch, OF_ADVANCES[k]) + 8 * slot)
                     prefetch(load_i64(batch, B_ADVANCE_TOKEN) + 4 * slot)

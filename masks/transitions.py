@@ -39,6 +39,8 @@ from .layout import (
     COUNT_LOOKED_UP,
     COUNT_WORK,
     EXIT,
+    KIND_EMPTY,
+    KIND_SHIFT,
 )
 from .lazy import mix
 from .memo import local_number
@@ -308,7 +310,7 @@ def learn_transition(batch, grammar, slot, position, place, token, before, targe
     store_i64(transition, T_NEXT_LOW, next_low)
     store_i64(transition, T_NEXT_HIGH, next_high)
     store_i64(transition, T_NEXT_REGISTERS, registers)
-    store_i64(transition, T_MASK, -1)
+    store_i64(transition, T_MASK, -1 if heads > 0 else KIND_EMPTY << KIND_SHIFT)
     store_i64(transition, T_LOW, low)
     store_i64(load_i64(batch, B_TRANSITION_OF), slot, transition)
     count(batch, COUNT_WORK, LEARNING_COST)
@@ -318,11 +320,13 @@ def learn_transition(batch, grammar, slot, position, place, token, before, targe
 def note_mask(batch, slot, place, packed):  # type: ignore[no-untyped-def]
     """Remember a mask slot with the transition that led the slot to its place, if there was one.
 
-    B_TRANSITION_OF may be of an earlier place, or another transition by now: it says itself where it leads to.
+    B_TRANSITION_OF may be of an earlier place, or another transition by now: it says itself where it leads to. (That
+    does not tell stacks that are too large, whose keys are all 0.)
     """
     transition = load_i64(load_i64(batch, B_TRANSITION_OF), slot)
     if (
         transition != 0
+        and load_i64(place, PLACE_LOW) != 0
         and load_i64(transition, T_NEXT_LOW) == load_i64(place, PLACE_LOW)
         and load_i64(transition, T_NEXT_HIGH) == load_i64(place, PLACE_HIGH)
     ):
