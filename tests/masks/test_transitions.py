@@ -155,6 +155,28 @@ def test_a_slot_of_another_grammar_knows_nothing_of_the_last_one() -> None:
         batch.remove(slot)
 
 
+def test_a_stack_too_large_for_a_key_is_no_end_of_a_text() -> None:
+    """Neither has a key; what is found of the one says nothing of the other."""
+    vocabulary = byte_vocabulary()
+    batch, end = Batch(vocabulary, 1, None), vocabulary.size - 1
+    small = build({"S": alt(b"x", seq(b"(", ref("S"), b")"))}, vocabulary)
+    letters = [bytes([byte]) for byte in range(ord("a"), ord("a") + MOST_READ + 4)]
+    parts: Rules = {f"R{i}": alt(letter, seq(letter, ref("S"), letter)) for i, letter in enumerate(letters)}
+    large = build({"S": alt(*(ref(name) for name in parts)), **parts}, vocabulary)
+    for _ in range(3):
+        slot = batch.add(small)
+        for byte in b"(x)":  # no mask is asked for, so none is known of what comes
+            assert batch.advance(rows(slot), rows(byte)).tolist() == [ACCEPTED]
+        batch.remove(slot)
+        assert batch.add(large) == slot
+        assert tokens_of(batch.mask(slot)) == {letter[0] for letter in letters}
+        batch.remove(slot)
+    slot = batch.add(small)
+    for byte in b"(x)":
+        batch.advance(rows(slot), rows(byte))
+    assert looked_up(batch) == 9 and tokens_of(batch.mask(slot)) == {end}
+
+
 @pytest.mark.parametrize("limits", [FRAMES])
 def test_a_stack_that_outgrows_its_small_arena(limits: Limits) -> None:
     """It moves once, with its history; forks and other batches have all of it, and a new sequence begins small."""
