@@ -1,8 +1,8 @@
 """A step's rows of which all is known: their masks came with their last tokens, and what these do was done before.
 
 Those are nearly all rows of a warm step. Little code serves them, which reads little: a forward pass leaves neither
-the one nor the other in the caches, and a line of 64 bytes takes a tenth of a microsecond. The other rows are handed
-on, beside each other, to the kernels that serve any row.
+the one nor the other in the caches, and each line of either is waited for. The other rows are handed on, beside each
+other, to the kernels that serve any row.
 
 A row is known by B_ROW_FLAGS, its mask by B_ROW_MASK, and what its token does by `masks.transitions`. Of the next rows
 the lines are asked for ahead: a place tells where its transition is, and that what is read and written for it.

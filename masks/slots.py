@@ -176,7 +176,7 @@ class Slots:
         if key not in self._residents:
             contexts = None
             if len(self._residents) >= MAX_IDLE_GRAMMARS:
-                contexts = self._drop_idle(list(self._residents))
+                contexts = self._drop_idle(self._residents)
             elif compiled.automaton.flags & LAZY:
                 lazy = [other for other, old in self._residents.items() if old.lazy_words]
                 if len(lazy) >= MAX_IDLE_LAZY:
@@ -195,7 +195,7 @@ class Slots:
         found = self._residents[key] = self._residents.pop(key)  # the one used last is the last
         return found
 
-    def _drop_idle(self, keys: list[int]) -> ContextMemory | None:
+    def _drop_idle(self, keys: Iterable[int]) -> ContextMemory | None:
         """Drop the first grammar of these, by key, that no sequence has; the memory of its contexts."""
         for key in keys:
             old = self._residents[key]
