@@ -26,6 +26,7 @@ from step_cases import StepCase
 import stepmask
 from stepmask.integrations.compile_service import CompileService, ServiceLimits
 from stepmask.integrations.engine.grammar import Rows, StepPlan
+from stepmask.integrations.engine.model import OverlappedForward
 from stepmask.integrations.engine.request import Request
 from stepmask.integrations.text.in_process import InProcessText
 from stepmask.integrations.text.output import TextOutput
@@ -42,10 +43,11 @@ _PEAK = np.float32(20.0)
 _SERIAL_MASKS, _CHUNK = 128, 16
 
 
-class ScriptedModel:
+class ScriptedModel(OverlappedForward):
     """Writes texts: a prompt's last token says which. Everything else about the logits is noise that stays the same.
 
-    A forward pass takes `forward_s`, in which `evict` streams through the caches, and `during` is called.
+    A forward pass takes `forward_s`. At its beginning `evict` streams through the caches; before its end is waited for,
+    `during` is called.
     """
 
     prefill_chunk = 64
@@ -59,6 +61,7 @@ class ScriptedModel:
             self._scripts[number, : len(script)] = script
         self._forward_s = forward_s
         self._evict = evict
+        self._deadline = 0.0
         self.during: Callable[[], None] | None = None
 
     def open(self, slots: int, max_length: int) -> NDArray[np.float32]:
@@ -74,11 +77,15 @@ class ScriptedModel:
     def prefill(self, cache: Any, slot: int, tokens: Any, start: int) -> None:
         """Nothing: prompts are of one token."""
 
-    def decode(
-        self, cache: NDArray[np.float32], tokens: NDArray[np.int32], positions: NDArray[np.int32]
-    ) -> NDArray[np.float32]:
-        """See `Model.decode`."""
-        deadline = time.perf_counter() + self._forward_s
+    def begin(
+        self,
+        cache: NDArray[np.float32],
+        tokens: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        slots: NDArray[np.int32] | None,
+    ) -> None:
+        """See `OverlappedModel.begin`; `slots` is None."""
+        self._deadline = time.perf_counter() + self._forward_s
         rows = np.arange(len(tokens))
         cache[rows, self._peaks] = self._under
         self._script = np.where(positions == 0, np.minimum(tokens, len(self._scripts) - 1), self._script)
@@ -86,9 +93,12 @@ class ScriptedModel:
         self._under = cache[rows, self._peaks]
         cache[rows, self._peaks] = self._under + _PEAK
         self._evict()
+
+    def finish(self, cache: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `OverlappedModel.finish`."""
         if self.during is not None:
             self.during()
-        remaining = deadline - time.perf_counter()
+        remaining = self._deadline - time.perf_counter()
         if remaining > 0:
             time.sleep(remaining)
         return cache
@@ -253,13 +263,15 @@ class BackEnd:
     """One way to serve: how grammars are compiled (`compiling`), and rows stepped (`rows`).
 
     `BACK_ENDS` has the names: `stepmask` as it should be used; with a cure switched off each: no budget, no masks made
-    ahead, grammars compiled by threads of the engine's own process, or text made by the step loop; the peers.
+    ahead, nothing done during forward passes (but making masks ahead), grammars compiled by threads of the engine's own
+    process, or text made by the step loop; the peers.
     """
 
     def __init__(self, name: str, vocabulary: Any, tokenizer: Path | None, budget_us: float) -> None:
         self.name = name
         self.vocabulary = vocabulary
         self.service: CompileService | None = None
+        self.overlap = name != "stepmask, plain loop"
         self.budget_us = None if name == "stepmask, no budget" else budget_us
         self._known: dict[StepCase, Any] = {}
         self._peer: Any = None
@@ -275,7 +287,7 @@ class BackEnd:
         if self._peer is not None or name == "stepmask, compile in threads":
             self._threads = ThreadPoolExecutor(((os.cpu_count() or 1) + 1) // 2)
         else:
-            self.service = CompileService(vocabulary, bounds=ServiceLimits(time_limit_s=30))
+            self.service = CompileService(vocabulary, bounds=ServiceLimits(time_limit_s=30), threaded=False)
             self.service.wait_until_ready(120)
 
     def rows(self, slots: int, pool_masks: int | None) -> Rows:
@@ -321,6 +333,6 @@ class BackEnd:
 
 _PEERS: dict[str, Callable[[Path], Any]] = {"xgrammar": _Xgrammar, "llguidance": _Llguidance}
 BACK_ENDS = (
-    "stepmask", "stepmask, no budget", "stepmask, no prefetch", "stepmask, compile in threads",
+    "stepmask", "stepmask, no budget", "stepmask, no prefetch", "stepmask, plain loop", "stepmask, compile in threads",
     "stepmask, text in the loop", *_PEERS,
 )  # fmt: skip

@@ -278,6 +278,7 @@ def run(back_end: BackEnd, scenario: Scenario, split: Callable[[str], list[int]]
     engine = Engine(
         model, back_end.vocabulary, settings.batch, 4 * (settings.steps + settings.warm_steps) + 1024,
         budget_us=back_end.budget_us, compiler=back_end.service, rows=rows, text=back_end.text,
+        overlap=back_end.overlap,
     )  # fmt: skip
     timer = CallTimer(rows, "plan", "settle", "advance", *(("fill",) if isinstance(rows, PeerRows) else ()))
     if isinstance(rows, PeerRows):

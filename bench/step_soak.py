@@ -147,6 +147,7 @@ def soak(vocabulary: Any, split: Callable[[str], list[int]], seconds: float, slo
         back_end.known(case)
     engine = Engine(
         model, vocabulary, slots, 1024, budget_us=200.0, compiler=back_end.service, rows=rows, text=back_end.text,
+        overlap=back_end.overlap,
     )  # fmt: skip
     traffic = _Traffic(engine, back_end, seconds, seed)
     try:

@@ -6,6 +6,7 @@ the cache file, and only its descriptor is sent. So when a process ends, however
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -109,35 +110,38 @@ def contents(descriptor: int, *, mark: bool = False) -> mmap.mmap:
         os.close(descriptor)
 
 
-def program_of(module: str, *, nice: int = 0, spare_processors: int = 0) -> str:
-    """The program of a helper, for `start_helper`: `main` of this module, which gets the descriptor of its channel.
-
-    Before it imports anything it gives way: by `nice` (`os.nice`), and by keeping off the first `spare_processors` of
-    the processors that this process may use, if that leaves any.
-    """
-    own = "sorted(os.sched_getaffinity(0))"
-    gives_way = f"os.nice({nice}); "
-    if spare_processors and hasattr(os, "sched_setaffinity"):
-        gives_way += f"os.sched_setaffinity(0, {own}[{spare_processors}:] or {own}); "
-    return (
-        f"import os, sys, json; {gives_way}sys.path[:] = json.loads(sys.argv[2]); "
-        f"from {module} import main; main(int(sys.argv[1]))"
-    )
+def program_of(module: str) -> str:
+    """The program of a helper, for `start_helper`: `main` of this module, which gets the descriptor of its channel."""
+    return f"import sys, json; sys.path[:] = json.loads(sys.argv[2]); from {module} import main; main(int(sys.argv[1]))"
 
 
 def start_helper(
-    program: str, theirs: Channel, environment: Mapping[str, str] | None = None
+    program: str,
+    theirs: Channel,
+    environment: Mapping[str, str] | None = None,
+    *,
+    nice: int = 0,
+    spare_processors: int = 0,
 ) -> subprocess.Popen[bytes]:
     """A new interpreter, not a fork, that runs this program and finds the modules that this process does.
 
     It gets the other end of a channel. It has no standard output: this is its parent's, of which nobody expects the
-    words of a helper. Raises OSError where none can be started.
+    words of a helper. It gives way by `nice` more than its parent, and keeps off the first `spare_processors` of those
+    that the caller's thread may use, if that leaves any. Raises OSError where none can be started.
     """
     paths = json.dumps([path or os.getcwd() for path in sys.path])
-    return subprocess.Popen(
+    helper = subprocess.Popen(
         [sys.executable, "-c", program, str(theirs.fileno()), paths],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=(theirs.fileno(),),
         env=None if environment is None else {**os.environ, **environment},
     )
+    # From here rather than by itself: by the time it runs its program, it has held the step's processor for 10 ms.
+    with contextlib.suppress(OSError):  # it has ended
+        if spare_processors and hasattr(os, "sched_setaffinity"):
+            own = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(helper.pid, own[spare_processors:] or own)
+        if nice:
+            os.setpriority(os.PRIO_PROCESS, helper.pid, min(19, os.getpriority(os.PRIO_PROCESS, 0) + nice))
+    return helper

@@ -9,6 +9,7 @@ from . import advance as _advance
 from .errors import StackLimitError
 from .layout import (
     B_ARENA_USED,
+    B_ARENA_WORDS,
     B_CONFIGS,
     B_MIN_TOKENS,
     B_OLDEST,
@@ -31,9 +32,9 @@ def adopt(batch: Slots, other: Slots, slot: int) -> int:
     mine, theirs = batch._block.arrays, other._block.arrays
     for field in (B_CONFIGS, B_POSITION, B_OLDEST, B_MIN_TOKENS, B_TEXT_START):
         mine[field][new] = theirs[field][slot]
-    if resident.compiled.automaton.flags & RECURSIVE:  # the slot may have an arena left from an earlier sequence
+    if resident.compiled.automaton.flags & RECURSIVE:
         used = int(theirs[B_ARENA_USED][slot])
-        if used > len(batch._arenas[new]):
+        if used > int(batch._block.header[B_ARENA_WORDS]):
             batch.remove(new)
             raise StackLimitError("the stack is larger than this batch has room for (stack_bytes)")
         batch.arena(new, used)[:used] = other.arena(slot)[:used]

@@ -65,8 +65,8 @@ class Batch(Slots):
     `max_rollback`, tokens that can be taken back (about 1.7 KB a token and slot).
     `pool_masks`, dense masks in each half of the pool (V/8 bytes each, default 512 or twice the slots, whichever is
     more). `stack_bytes`, memory for the stack of one sequence of a recursive grammar (8 words of 8 bytes a level of
-    nesting as a rule, the default is enough for some 18,000; touched only where used, but for 32 KB a slot from the
-    first recursive grammar on): a token that needs more is not accepted, see `advance`.
+    nesting as a rule, the default is enough for some 18,000; touched only where used, but for 32 KB a slot): a token
+    that needs more is not accepted, see `advance`.
     """
 
     def __init__(

@@ -150,7 +150,7 @@ from .layout import (
     VISIT_WORDS,
 )
 from .memo import MAX_STEPS, MEMO_STEPS, STEP_WORDS, STEPS_A_BUCKET
-from .memory import Block, room
+from .memory import Block, room, untouched
 from .places import PLACE_WORDS
 from .stack_walk import run_stack_walk
 from .step import plan_rows
@@ -200,7 +200,6 @@ def batch_block(
         (B_SET_SCRATCH, np.zeros(2, np.int64)),
         (B_COUNTERS, np.zeros(COUNTERS, np.int64)),
         (B_ARENAS, np.zeros(slots, np.int64)),
-        (B_LARGE_ARENAS, np.zeros(slots, np.int64)),
         (B_REQUEST, np.zeros(REQUEST_WORDS, np.int64)),
         (B_ARENA_USED, np.zeros(slots, np.int64)),
         (B_ARENA_NEXT, np.zeros(slots, np.int64)),
@@ -277,18 +276,29 @@ class Lanes:
 
     def __init__(self, block: Block, tables: VocabularyTables, path: int) -> None:
         self._block = block
+        slots, words = int(block.header[B_SLOTS]), int(block.header[B_ARENA_WORDS])
         self._vocabulary, self._path, self._lazy_words = tables, path, 0
         #: Blocks whose fields are those of each lane; a look has no job.
         self._lanes = (block, Block.packed(B_FIELDS, job_arrays(tables, path)), Block(B_FIELDS))
         # Those of the table for what is made ahead, if there is one.
         self._ahead: tuple[Block, ...] = ()
         self._ahead_table = np.zeros((LANES, LANE_FIELDS), np.int64)
-        self._graphs: list[Block] = []
-        #: int64[slots][LEAST_COMPACTED], none until there are graphs.
-        self.small_arenas = np.zeros((0, LEAST_COMPACTED), np.int64)
+        #: Where the stack of each slot's sequence is, if it has one, int64[slots][LEAST_COMPACTED], every page touched;
+        #: and where it goes on if it outgrows that, int64[slots][B_ARENA_WORDS].
+        self.small_arenas = room(8 * LEAST_COMPACTED * slots).view(np.int64).reshape(slots, LEAST_COMPACTED)
+        self.small_arenas[:] = 0
+        self.large_arenas = untouched(slots, words)
+        block.set_array(B_SMALL_ARENAS, self.small_arenas)
+        block.set_array(B_LARGE_ARENAS, self.large_arenas.ctypes.data + 8 * words * np.arange(slots, dtype=np.int64))
+        # Room for stepping stack graphs: the rows' own, and one of each lane with a job.
+        self._graphs = [_graph(words)]
+        block.set_number(B_GRAPH, self._graphs[0].address)
         self._parts: list[list[npt.NDArray[np.int64]]] = []
         for lane in self._lanes[:LANE_LOOK]:
             self._give_parts(lane)
+            self._give_graph(lane)
+        for lane in self._lanes:
+            self._give_visits(lane)
         block.set_array(B_LANES, np.zeros((LANES, LANE_FIELDS), np.int64))
         self._link()
 
@@ -338,9 +348,8 @@ class Lanes:
             self._ahead = (own, idle, self._lanes[LANE_LOOK])
             if self._lazy_words:
                 own.set_array(B_JOB_SETS, np.zeros((self._path, self._lazy_words), np.int64))
-            if self._graphs:
-                self._give_graph(own)
-                self._give_visits(own)
+            self._give_graph(own)
+            self._give_visits(own)
             self._link()
         return int(self._ahead_table.ctypes.data)
 
@@ -350,24 +359,6 @@ class Lanes:
         for lane in self._with_jobs:
             lane.set_array(B_JOB_SETS, np.zeros((path, lazy_words), np.int64))
         self._block.set_array(B_SET_SCRATCH, np.zeros((2, lazy_words), np.int64))
-        self._link()
-
-    def give_graphs(self) -> None:
-        """Room for stepping stack graphs and for what is visited; once."""
-        if self._graphs:
-            return
-        graph = _graph(int(self._block.header[B_ARENA_WORDS]))
-        self._graphs.append(graph)
-        self._block.set_number(B_GRAPH, graph.address)
-        slots = int(self._block.header[B_SLOTS])
-        memory = room(8 * LEAST_COMPACTED * slots)
-        memory[:] = 0  # touch every page now
-        self.small_arenas = memory.view(np.int64).reshape(slots, LEAST_COMPACTED)
-        self._block.set_array(B_SMALL_ARENAS, self.small_arenas)
-        for lane in self._with_jobs:
-            self._give_graph(lane)
-        for lane in (*self._lanes, *self._ahead[:1]):
-            self._give_visits(lane)
         self._link()
 
     def _give_graph(self, lane: Block) -> None:

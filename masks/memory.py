@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -208,6 +209,20 @@ def room(size: int) -> npt.NDArray[np.uint8]:
         pages.madvise(mmap.MADV_HUGEPAGE)
     memory = np.frombuffer(pages, np.uint8)
     return memory[-memory.ctypes.data % LARGE_PAGE :][:size]
+
+
+def untouched(rows: int, words: int) -> npt.NDArray[np.int64]:
+    """int64[rows][words] of zeros, of which no page is there before it is touched. Raises MemoryError."""
+    if not hasattr(mmap, "MAP_PRIVATE"):
+        return np.zeros((rows, words), np.int64)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    if sys.platform == "linux":
+        flags |= 0x4000  # MAP_NORESERVE: `mmap` has the name from Python 3.13 on
+    try:
+        pages = mmap.mmap(-1, 8 * rows * words, flags)
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"no address space for {rows} times {8 * words} bytes: {error}") from None
+    return np.frombuffer(pages, np.int64).reshape(rows, words)
 
 
 class Block:

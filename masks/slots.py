@@ -18,13 +18,11 @@ from .blocks import batch_block
 from .errors import StackLimitError, VocabularyError
 from .fuel import NO_FUEL_LIMIT
 from .layout import (
-    B_ARENA_WORDS,
     B_ARENAS,
     B_BEHIND,
     B_END_BITS,
     B_END_COUNT,
     B_ENDS,
-    B_LARGE_ARENAS,
     B_MIN_TOKENS,
     B_OLDEST,
     B_PLACES,
@@ -76,7 +74,6 @@ class Slots:
         #: Makes masks ahead; None before the first `Batch.prefetch_start`.
         self.prefetcher: Prefetcher | None = None
         self._lazy_words = 1
-        self._arenas: dict[int, npt.NDArray[np.int64]] = {}
         self._residents: dict[int, Resident] = {}
         self._of_slot: list[Resident | None] = [None] * slots
         self._eos: list[tuple[int, ...]] = [()] * slots
@@ -137,7 +134,6 @@ class Slots:
         resident.users += 1
         self._of_slot[slot] = resident
         self._eos[slot] = ends
-        self._give_arena(slot)
         try:
             self.reset(slot)
         except (MemoryError, StackLimitError):
@@ -145,21 +141,14 @@ class Slots:
             raise
         return slot
 
-    def _give_arena(self, slot: int) -> None:
-        """Memory for the slot's stack, kept with the slot, if its grammar is recursive."""
-        resident = self._of_slot[slot]
-        if slot not in self._arenas and resident is not None and resident.compiled.automaton.flags & RECURSIVE:
-            arena = np.zeros(int(self._block.header[B_ARENA_WORDS]), np.int64)
-            self._arenas[slot] = arena
-            self._block.arrays[B_LARGE_ARENAS][slot] = arena.ctypes.data
-
     def arena(self, slot: int, words: int = 0) -> npt.NDArray[np.int64]:
         """The memory that the slot's stack is in; for so many words, the large one if they need it."""
-        large, small = self._arenas[slot], self._lanes.small_arenas[slot]
+        large, small = self._lanes.large_arenas[slot], self._lanes.small_arenas[slot]
         addresses = self._block.arrays[B_ARENAS]
         if words > len(small):
             addresses[slot] = large.ctypes.data
-        return large if addresses[slot] == large.ctypes.data else small
+        own: npt.NDArray[np.int64] = large if addresses[slot] == large.ctypes.data else small
+        return own
 
     def forget_stack(self, slot: int) -> None:
         """The sequence's stack was written by the caller: nothing is known of it, or of its mask."""
@@ -181,9 +170,6 @@ class Slots:
                 lazy = [other for other, old in self._residents.items() if old.lazy_words]
                 if len(lazy) >= MAX_IDLE_LAZY:
                     contexts = self._drop_idle(lazy)
-            if compiled.automaton.flags & RECURSIVE:
-                self.prefetch_stop()
-                self._lanes.give_graphs()
             resident = Resident(compiled, next(self._numbers), self._tables.words, contexts)
             if resident.lazy_words > self._lazy_words:
                 self._lazy_words = resident.lazy_words
@@ -286,7 +272,6 @@ class Slots:
         self._of_slot[other] = resident
         if self.prefetcher is not None:
             self.prefetcher.begin(other)
-        self._give_arena(other)
         _advance.fork_slot(self._address, slot, other)
         resident.users += 1
         self._of_slot[other] = resident

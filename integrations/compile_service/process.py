@@ -39,8 +39,10 @@ class WorkerProcess:
         self._bounds = bounds
         self.channel, theirs = Channel.pair()
         try:
-            program = program_of(f"{_PACKAGE}.worker", nice=bounds.nice, spare_processors=bounds.spare_processors)
-            self._process = start_helper(program, theirs, _ENVIRONMENT)
+            self._process = start_helper(
+                program_of(f"{_PACKAGE}.worker"), theirs, _ENVIRONMENT,
+                nice=bounds.nice, spare_processors=bounds.spare_processors,
+            )  # fmt: skip
         except BaseException:
             self.channel.close()
             raise

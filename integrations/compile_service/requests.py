@@ -39,8 +39,9 @@ KINDS = {
 #: that are equal otherwise.
 _EXCLUDED = {"limits": "the service's own apply", "import_paths": "parse the grammar with stepmask.lark instead"}
 _GRAMMAR, _SPEC = b"g", b"s"
-#: Characters of a specification's text from which on remembering it is worth looking for it.
-REMEMBERED_FROM = 1 << 14
+#: Characters of a specification's text from which on remembering it is worth looking for it, and bytes that remembering
+#: one takes beside its texts.
+REMEMBERED_FROM, _REMEMBERED_BYTES = 1 << 8, 1 << 10
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,15 @@ def admit(grammar: Grammar | Mapping[str, Any], limits: Limits, bounds: ServiceL
 
 
 class Admitted:
-    """`admit`, which remembers the large specifications that it was asked about last: as a rule the same tool's or
-    client's schema comes with each of its requests, and packing a megabyte takes 3 ms. Safe to call from any thread.
+    """`admit`, which remembers the specifications that it was asked about last: as a rule the same tool's or client's
+    schema comes with each of its requests; checking and packing one of 12 kB takes 0.6 ms, of a megabyte 3 ms. Safe to
+    call from any thread.
     """
 
     def __init__(self, limits: Limits, bounds: ServiceLimits) -> None:
         self._limits, self._bounds = limits, bounds
         self._known: Remembered[tuple[Any, ...], CompileRequest] = Remembered(
-            1 + bounds.max_admitted_bytes // REMEMBERED_FROM, bounds.max_admitted_bytes
+            1 + bounds.max_admitted_bytes // _REMEMBERED_BYTES, bounds.max_admitted_bytes
         )
 
     def __call__(self, grammar: Grammar | Mapping[str, Any]) -> CompileRequest:
@@ -104,7 +106,7 @@ class Admitted:
         request = self._known.find(key)
         if request is None:
             request = admit(grammar, self._limits, self._bounds)
-            self._known.add(key, request, 2 * len(request.payload))  # the key's text is as long
+            self._known.add(key, request, _REMEMBERED_BYTES + 2 * len(request.payload))  # the key's text is as long
         return request
 
 

@@ -122,6 +122,7 @@ class Engine:
         self._numbers = itertools.count(1)
         self._clock = StepClock(clock)
         self._overlap = overlap
+        self._collector: StepCollector | None = None
         self._most_forced = MOST_FORCED if forced else 0
         #: Whether each row's prompt is in the cache, all but its last token.
         self._decoding = np.zeros(slots, np.bool_)
@@ -173,16 +174,25 @@ class Engine:
     def run(self, until: Callable[[], bool] | None = None) -> None:
         """Step until no request is left, or until `until()`, which is asked before each step.
 
-        Python's garbage collector runs between steps only.
+        Python's garbage collector runs between steps only; of an overlapped loop, during forward passes.
         """
         if until is None:
             until = self._is_done
-        with StepCollector() as collector:
-            while not until():
-                self.step_or_wait()
-                start = self._clock.read()
-                if collector.between_steps():
-                    self.recorder.charges.add("collect", "garbage collector", self._clock.read() - start, start)
+        outer = self._collector
+        try:
+            with StepCollector() as self._collector:
+                while not until():
+                    self.step_or_wait()
+                    if not self._overlap:
+                        self._collect()
+        finally:
+            self._collector = outer
+
+    def _collect(self) -> None:
+        """Garbage whose time has come, unless the collector is not the engine's."""
+        start = self._clock.read()
+        if self._collector is not None and self._collector.between_steps():
+            self.recorder.charges.add("collect", "garbage collector", self._clock.read() - start, start)
 
     def _is_done(self) -> bool:
         return self.is_idle
@@ -241,7 +251,7 @@ class Engine:
         self._feed.arrange(self._decoding)
         self._feed.begin()
         self._clock.mark("forward")
-        self._meanwhile()
+        self._call_hooks()
         plan, forced = self._take_forced(self._plan(self._decoding))
         self._end_planned(plan)
         ready = self._feed.ready(self._decoding)
@@ -249,6 +259,7 @@ class Engine:
             plan = self._plan(ready)
         try:
             with self._rows.prefetching():
+                self._meanwhile()
                 logits = self._feed.finish()
         except Exception as error:
             # Tokens may have been taken meanwhile that stand on this forward pass.
@@ -284,10 +295,10 @@ class Engine:
         self._seat_waiting()
 
     def _meanwhile(self) -> None:
-        """What an overlapped step does during the forward pass, besides planning: callbacks, the compile service."""
+        """What an overlapped step does during the forward pass, beside the prefetch: the compile service, garbage."""
         self._compiling.poll()
+        self._collect()
         self._clock.mark("other")
-        self._call_hooks()
 
     def _plan(self, decoding: npt.NDArray[np.bool_]) -> StepPlan:
         """The mask id of every row in `decoding`. The plans of one step share its budget."""

@@ -44,8 +44,10 @@ class Connection:
             memory = Ring.create(self.bounds.ring_records)
             descriptors.append(memory)
             self.ring = Ring(memory, self.bounds.ring_records)
-            program = program_of(_WORKER, nice=self.bounds.nice, spare_processors=self.bounds.spare_processors)
-            self.process = start_helper(program, theirs)
+            bounds = self.bounds
+            self.process = start_helper(
+                program_of(_WORKER), theirs, nice=bounds.nice, spare_processors=bounds.spare_processors
+            )
             _CONNECTIONS.add(self)
             settings = {"capacity": self.bounds.ring_records, "tokenizer": self.tokenizer}
             self.channel.send(settings, [memory, self.bell, self.tokens])

@@ -80,6 +80,41 @@ def test_collections_are_between_steps(vocabulary: stepmask.Vocabulary, collecti
     assert gc.isenabled() and gc.get_freeze_count() == 0
 
 
+def test_collections_of_an_overlapped_loop_are_within_forward_passes(
+    vocabulary: stepmask.Vocabulary, collections: list[int]
+) -> None:
+    """While the model is at work: nobody waits for them. Steps made one by one collect nothing."""
+    elsewhere: list[int] = []
+
+    class Noting(SyntheticModel):
+        def begin(self, *arguments: Any) -> None:
+            super().begin(*arguments)
+            elsewhere.extend(collections)
+            collections.clear()
+            garbage(300)
+
+        def finish(self, cache: Any) -> Any:
+            within.extend(collections)
+            collections.clear()
+            return super().finish(cache)
+
+    within: list[int] = []
+    engine = Engine(Noting(257, seed=1), vocabulary, 2, 64, overlap=True)
+    for count in (60, 5):
+        engine.submit(Request([1], max_tokens=count, ignore_eos=True))
+    collections.clear()
+    engine.run()
+    assert not elsewhere and len(within) >= 60 and {0, 1, 2} == set(within)
+    (entry,) = engine.recorder.charges.longest("collect")
+    assert entry.count >= 60
+    engine.submit(Request([1], max_tokens=5, ignore_eos=True))
+    gc.disable()
+    while not engine.is_idle:
+        engine.step()
+    gc.enable()
+    assert len(within) == entry.count
+
+
 def test_a_single_result_is_made_so_too(vocabulary: stepmask.Vocabulary, collections: list[int]) -> None:
     engine = engine_of(vocabulary, collections)
     assert len(engine.submit(Request([1], max_tokens=9, ignore_eos=True)).result().token_ids) == 9

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepmask.masks.memory import LARGE_PAGE, Block, room
+from stepmask.masks.memory import LARGE_PAGE, Block, room, untouched
 
 
 @pytest.mark.parametrize("size", [0, 1, 4096, LARGE_PAGE - 1, LARGE_PAGE, 3 * LARGE_PAGE + 5])
@@ -58,3 +58,13 @@ def test_zeros_beside_each_other_and_arrays_of_another_block() -> None:
     other.set_array(2, kept)
     block.share(other)
     assert block.header.tolist()[2:4] == [kept.ctypes.data, 0] and block.arrays[2] is kept
+
+
+def test_what_is_untouched_takes_no_memory() -> None:
+    """Gigabytes of zeros, of which a page is used."""
+    arena = untouched(1 << 10, 1 << 19)
+    assert arena.shape == (1 << 10, 1 << 19) and arena.dtype == np.int64 and arena.flags.writeable
+    arena[3, 5] = 7
+    assert (arena[3, 5], arena[3, 6], arena[-1, -1]) == (7, 0, 0)
+    with pytest.raises(MemoryError, match="address space"):
+        untouched(1 << 20, 1 << 40)

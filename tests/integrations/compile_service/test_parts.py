@@ -326,7 +326,7 @@ def test_equal_requests_have_equal_keys() -> None:
     assert admit(stepmask.regex("a"), LIMITS, BOUNDS).key != admit(stepmask.regex("a"), other, BOUNDS).key
 
 
-def test_large_specifications_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_specifications_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """An equal one, in any order and as any object, is the same request; what differs at all is not; the oldest go."""
     packed: list[Any] = []
 
@@ -347,6 +347,8 @@ def test_large_specifications_are_packed_once(monkeypatch: pytest.MonkeyPatch) -
     assert len(packed) == 4
     admitted({**first, "text": texts[2]})
     assert admitted(first) == request and len(packed) == 6, "it had gone"
+    schema = {"kind": "json_schema", "text": f'{{"enum": {list(range(100))}}}'}
+    assert admitted(schema) is admitted(dict(schema)) and packed.pop() == schema and len(packed) == 6
     small = {"kind": "regex", "text": "a"}
     assert admitted(small) == admitted(small) == admit(small, LIMITS, BOUNDS) and len(packed) == 8
     odd = {"kind": "regex", "text": texts[0], "names": {"x": 1}}

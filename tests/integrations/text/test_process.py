@@ -138,7 +138,7 @@ def test_without_a_process_this_one_makes_the_text(grammars: list[Any], monkeypa
     work = requests(grammars, 12)
     expected = answers(served(work, None)[1])
     with TextProcess(VOCABULARY, bounds=TextLimits(max_failed_starts=2)) as text:
-        monkeypatch.setattr(connections, "program_of", lambda module, **options: "raise SystemExit(3)")
+        monkeypatch.setattr(connections, "program_of", lambda module: "raise SystemExit(3)")
         assert text.wait_until_ready(PATIENCE) and text.pid is not None
         engine = engine_of(text)
         handles = [engine.submit(request) for request in work]
