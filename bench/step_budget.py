@@ -3,7 +3,8 @@
     python bench/step_budget.py --tokenizer tokenizer.json [--scenarios NAME ...] [--backends NAME ...] [--hard ID ...]
 
 The bundled engine with a model that writes given texts: half of the rows unconstrained or the adversary's (an eighth),
-half well-behaved structured answers. A forward pass is a real wait, in which an array is streamed through the caches.
+half well-behaved structured answers. A forward pass is a real wait, in which an array is streamed through the caches;
+the loop is the overlapped one.
 Scenarios: *alone* (unconstrained rows only), *mix* (no adversary), *hard ID* (inputs of the file named by
 STEPMASK_DATA, JSON Schemas and regular expressions, each in all of the adversary's rows), *fresh* (a schema that nobody
 had before every few milliseconds), *burst* (64 distinct cold grammars at once), *long compile* (a choice of 50,000
@@ -11,16 +12,16 @@ options), *killed* (the compile service's worker, every 40 steps), *small pool* 
 *texts* (all structured rows want text and log-probabilities as JSON; compared with *alone, texts*, where such rows have
 no grammar: on a CPU the step samples log-probabilities, whoever wants them), *steady* (120 different well-behaved
 grammars in all rows but the victims'), and *mix* and *steady* with caches that nothing evicts (*hot*).
-Back ends: stepmask; without its budget; without masks made ahead; without its compile service (in threads of the same
-process instead); without its text process (the step loop makes the text); xgrammar and llguidance with their calls made
-the way vLLM makes them (`step_engine`). Everything is sampled by the same kernel.
+Back ends: stepmask; without its budget; without masks made ahead; with the plain loop; without its compile service (in
+threads of the same process instead); without its text process (the step loop makes the text); xgrammar and llguidance
+with their calls made the way vLLM makes them (`step_engine`). Everything is sampled by the same kernel.
 
 Prints step times, the time between two tokens of unconstrained rows, the step thread's time for grammars (by the clock,
 and in every other step as processor time: `cpu`), stall amplification (the p99 between tokens over that of *alone* of
 the same back end), outcomes of rows, overruns (steps whose counted work passed the budget) and the most fuel that any
-step spent, of 150 units a microsecond of budget. p99.9 is near the maximum where there are fewer than 1,000 values. On
-a machine that does other things as well only `cpu` and the counts mean anything. Writes bench/out/step-budget.json and
-.png.
+step spent. p99.9 is near the maximum where there are fewer than 1,000 values. On a machine that does other things as
+well only `cpu` and the counts mean anything; where its speed changes, see `--rounds`.
+Writes bench/out/step-budget.json and .png.
 `--quick` takes a few seconds and needs no tokenizer. `--check` asks of a quiet machine what is claimed: no overruns,
 the budget kept in time, no victims, a warm step beside the best peer's. Everything:
 
@@ -103,14 +104,13 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
     return {"count": len(seconds), "p50": p50, "p99": p99, "p99.9": p999, "max": 1e3 * max(seconds)}
 
 
-def entry_of(measured: Measured, control: dict[str, float]) -> dict[str, Any]:
-    """What is written of one run; `control` are the victims' times in the scenario that it is compared with."""
-    victims = percentiles(measured.victims)
-    amplification = victims["p99"] / control["p99"] if victims["count"] and control.get("count") else None
+def entry_of(measured: Measured, amplified: Sequence[float]) -> dict[str, Any]:
+    """What is written of a scenario; `amplified`: how many times the control's p99 the victims' is, by round."""
     return {
         "step_ms": percentiles(measured.steps), "grammar_ms": percentiles(measured.grammar),
-        "grammar_cpu_ms": percentiles(measured.grammar_cpu), "victims_ms": victims,
-        "stall_amplification": amplification, "outcomes": measured.outcomes, "overruns": measured.overruns,
+        "grammar_cpu_ms": percentiles(measured.grammar_cpu), "victims_ms": percentiles(measured.victims),
+        "stall_amplification": float(np.median(amplified)) if amplified else None,
+        "amplified_by_round": list(amplified), "outcomes": measured.outcomes, "overruns": measured.overruns,
         "most_fuel": measured.most_fuel, "adversary": measured.ends, "workers_killed": measured.workers_killed,
         "recorder": measured.report,
     }  # fmt: skip
@@ -144,17 +144,32 @@ def run_all(
     for name in options.backends:
         back_end = BackEnd(name, vocabulary, options.tokenizer, options.budget_us)
         controls: dict[str, dict[str, float]] = {}
+
+        def measure(scenario: Scenario) -> Measured:
+            measured = run(back_end, scenario, split, settings)  # noqa: B023
+            gc.collect()  # the engine: requests that are left in it refer to it, and its logits are 128 MB and more
+            if scenario.is_control:
+                controls[scenario.name] = percentiles(measured.victims)  # noqa: B023
+            return measured
+
         try:
             for scenario in chosen:
                 left_out = options.check and name != "stepmask" and scenario.name not in CHECKED
                 if left_out or not scenario.fits(back_end):
                     continue
-                measured = run(back_end, scenario, split, settings)
-                gc.collect()  # the engine: requests that are left in it refer to it, and its logits are 128 MB and more
-                if scenario.name.startswith("alone"):
-                    controls[scenario.name] = percentiles(measured.victims)
-                control = controls[scenario.name if scenario.name in controls else scenario.control]
-                results[scenario.name][name] = entry_of(measured, control)
+                measured, amplified = Measured(), []
+                for number in range(1 if scenario.is_control else options.rounds):
+                    if options.rounds > 1 and not scenario.is_control:
+                        measure(next(one for one in chosen if one.name == scenario.control))
+                    found = measure(scenario)
+                    control = controls[scenario.name if scenario.is_control else scenario.control]
+                    if found.victims and control["count"]:
+                        amplified.append(percentiles(found.victims)["p99"] / control["p99"])
+                    if number:
+                        measured.add(found)
+                    else:
+                        measured = found
+                results[scenario.name][name] = entry_of(measured, amplified)
                 print(f"{scenario.name}, {name}: done", flush=True)
                 if options.report:
                     print(measured.report, flush=True)
@@ -236,6 +251,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--fresh-ms", type=float, default=5.0, help="between two fresh schemas, milliseconds (5)")
     parser.add_argument("--warm", type=int, default=100, help="untimed steps before each scenario (100)")
     parser.add_argument("--steps", type=int, default=1000, help="timed steps of each scenario (1000)")
+    parser.add_argument(
+        "--rounds", type=int, default=1, metavar="N",
+        help="each scenario so often, right after what it is compared with; the median amplification counts (1)",
+    )  # fmt: skip
     parser.add_argument("--report", action="store_true", help="print the recorder's table of each run")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help="where to write (bench/out)")
     parser.add_argument("--no-plot", action="store_true", help="write no plot (then matplotlib is not needed)")

@@ -68,6 +68,11 @@ class Scenario:
     #: Whether the caches are left alone by the forward passes.
     is_hot: bool = False
 
+    @property
+    def is_control(self) -> bool:
+        """Whether others are compared with it, and it with itself."""
+        return self.name.startswith("alone")
+
     def fits(self, back_end: BackEnd) -> bool:
         """Whether it means anything for this back end."""
         is_stepmask = back_end.name.startswith("stepmask")
@@ -94,6 +99,20 @@ class Measured:
     ends: dict[str, int] = field(default_factory=dict)
     workers_killed: int = 0
     report: str = ""
+
+    def add(self, other: Measured) -> None:
+        """What another run of the scenario gave."""
+        for mine, more in (
+            (self.steps, other.steps), (self.grammar, other.grammar), (self.grammar_cpu, other.grammar_cpu),
+            (self.victims, other.victims),
+        ):  # fmt: skip
+            mine.extend(more)
+        self.outcomes = {name: count + other.outcomes[name] for name, count in self.outcomes.items()}
+        self.ends = dict(Counter(self.ends) + Counter(other.ends))
+        self.overruns += other.overruns
+        self.most_fuel = max(self.most_fuel, other.most_fuel)
+        self.workers_killed += other.workers_killed
+        self.report = other.report
 
 
 class Driver:

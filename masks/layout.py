@@ -411,8 +411,9 @@ VERIFIED, DEFERRED = 3, 4
     J_HASH_HIGH,
     J_LIST_NEW,  # STORE: where its nodes are copied to, -1: it is being hashed
     J_RUN,  # contexts: RANKS: the state after any string of the loop but the empty one, or -1
+    J_SUFFIX,  # TRIES: tokens that end at the node where the path is which have been looked at
     J_TRIES,  # the last: TRIE_WORDS words for each kind of trie (`masks.suffixes`)
-) = range(48)
+) = range(49)
 SUBTREES, SUFFIXES, NEAR, FAR, TRIE_KINDS = range(5)
 (
     TRIE_BYTES,  # 2 words: bytes for which there is one to be walked

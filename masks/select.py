@@ -81,7 +81,7 @@ from .undecided import keep_first_bytes, sort_undecided
 #: Fuel that selecting and sorting tokens take at a time, about.
 SELECTION_FUEL = 256
 #: Words of the tables' rows that are read in the time of one byte edge (`bench/fuel.py`).
-SELECTION_READS = 16
+SELECTION_READS = 12
 #: Rows that are read and written in any case: of tokens that are text, of the mask and of those undecided.
 ROWS_ALWAYS = 4
 #: So many tokens that begin with a byte are worth a row: those that lead to another loop, or are dead.

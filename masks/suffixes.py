@@ -23,6 +23,7 @@ from ..grammar.automaton import COUNTER, FINAL, GUARDED, H_FLAGS, HAS_CALLS, HAS
 from .layout import (
     FAR,
     G_KINDS,
+    J_SUFFIX,
     J_TRIES,
     KIND_BYTES,
     KIND_COUNT,
@@ -83,6 +84,9 @@ FEW_AFTER = 8
 MAX_BYTES = 8
 #: Bytes before a suffix of the table at most.
 MOST_BEFORE = 127
+#: Fuel of looking at a token of a suffix (`bench/fuel.py`), and tokens between two looks at what is left of it: of 256k
+#: tokens 6,400 have one suffix.
+SUFFIX_COST, SUFFIXES_AT_ONCE = 2, 128
 #: Words of an entry of V_SUFFIX_TOKENS: the first RECORD_BYTES bytes before the suffix with their number in the highest
 #: byte; rank of a token << 32 | token id.
 ENTRY_WORDS = 2
@@ -377,10 +381,11 @@ def _is_inside(vocabulary, stay, first, entry):  # type: ignore[no-untyped-def]
 
 
 @helper
-def add_suffix_tokens(vocabulary, job, kind, sets, node, mask):  # type: ignore[no-untyped-def]
-    """Set the bits of the tokens that end at a node of the suffixes; returns how many were looked at.
+def add_suffix_tokens(vocabulary, job, kind, sets, node, fuel, mask):  # type: ignore[no-untyped-def]
+    """Set the bits of the tokens that end at a node of the suffixes, from J_SUFFIX on; returns the fuel left.
 
-    `sets`: the bytes inside the loop, and what `fill_sets` adds.
+    J_SUFFIX is above 0 then where that ran out before all were looked at. `sets`: the bytes inside the loop, and what
+    `fill_sets` adds.
     """
     trie = trie_at(job, kind)
     least, most = load_i64(trie, TRIE_LEAST), load_i64(trie, TRIE_MOST)
@@ -388,8 +393,16 @@ def add_suffix_tokens(vocabulary, job, kind, sets, node, mask):  # type: ignore[
     starts = load_i64(vocabulary, V_SUFFIX_TOKEN_START)
     begin, end = load_i32(starts, node), load_i32(starts, node + 1)
     entries = load_i64(vocabulary, V_SUFFIX_TOKENS)
-    for i in range(begin, end):
-        entry = entries + 8 * ENTRY_WORDS * i
-        if least <= load_i64(entry, 0) >> 56 <= most and _is_inside(vocabulary, stay, first, entry):
-            set_bit(mask, load_i64(entry, 1) & 0xFFFFFFFF)
-    return end - begin
+    at = begin + load_i64(job, J_SUFFIX)
+    while at < end:
+        last = min(end, at + SUFFIXES_AT_ONCE)
+        for i in range(at, last):
+            entry = entries + 8 * ENTRY_WORDS * i
+            if least <= load_i64(entry, 0) >> 56 <= most and _is_inside(vocabulary, stay, first, entry):
+                set_bit(mask, load_i64(entry, 1) & 0xFFFFFFFF)
+        fuel -= SUFFIX_COST * (last - at)
+        at = last
+        if fuel <= 0:
+            break
+    store_i64(job, J_SUFFIX, at - begin if at < end else 0)
+    return fuel

@@ -43,6 +43,7 @@ from .layout import (
     J_PATH_RANK,
     J_SOURCE,
     J_STAGE,
+    J_SUFFIX,
     J_UNFINISHED,
     J_VOCABULARY,
     L_SELF,
@@ -161,7 +162,13 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, packed, kind, fuel):
                 continue
         if packed & TOKEN_ENDS != 0 and _may_end_token(batch, grammar, depth + 1):
             if inner:
-                fuel -= add_suffix_tokens(vocabulary, job, kind, sets, child - 1, total)
+                fuel = add_suffix_tokens(vocabulary, job, kind, sets, child - 1, fuel, total)
+                if load_i64(job, J_SUFFIX) != 0:
+                    # It comes to this node again.
+                    store_i64(children, depth, (child - 1) | (end << 32))
+                    store_i64(job, J_PATH_LENGTH, depth)
+                    store_i64(job, J_UNFINISHED, 1)
+                    return fuel
             else:
                 add_tokens(vocabulary, child - 1, packed, total)
         if packed & (0xFFFF << 16) != 0:
@@ -328,6 +335,7 @@ def begin_job(batch, grammar, vocabulary, config, key_low, key_high):  # type: i
     store_i64(job, J_VOCABULARY, vocabulary)
     store_i64(job, J_HEAD, 0)
     store_i64(job, J_LIST, 0)
+    store_i64(job, J_SUFFIX, 0)
 
 
 @kernel("int64(int64, int64)")
