@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 
@@ -28,35 +28,43 @@ class SlowCall:
     seconds: float
 
 
+#: Entries that are looked at for the one to forget: few, as this is done in a step, and for each new entry.
+LOOKED_AT = 8
+
+
 class Charges:
     """Sums by (what, who), and single calls that took at least `slow_s` seconds.
 
-    `most`: entries that are kept. When there are twice as many, those of the smallest totals are forgotten, which
-    takes about 0.1 ms for each `most` new entries; 0.2 kB each. `slow_calls`: how many slow calls are kept, the last
-    ones, 0.2 kB each.
+    `most`: entries that are kept, 0.2 kB each. With each more one is forgotten: of those that have been passed over
+    for the longest time, the one with the smallest total, so that what is large stays. `slow_calls`: how many slow
+    calls are kept, the last ones, 0.2 kB each.
     """
 
-    def __init__(self, most: int = 256, slow_s: float = 0.001, slow_calls: int = 4096) -> None:
+    def __init__(self, most: int = 512, slow_s: float = 0.001, slow_calls: int = 4096) -> None:
         if most < 1 or slow_calls < 1:
             raise ValueError("most and slow_calls must be at least 1")
         self._most = most
         self._slow_s = slow_s
-        self._entries: dict[tuple[str, str], Charge] = {}
+        self._entries: OrderedDict[tuple[str, str], Charge] = OrderedDict()
         self._slow: deque[SlowCall] = deque(maxlen=slow_calls)
 
     def add(self, what: str, who: str, seconds: float, start: float) -> None:
         """One call that began at `start`."""
         entry = self._entries.get((what, who))
         if entry is None:
-            if len(self._entries) >= 2 * self._most:
-                kept = heapq.nlargest(self._most, self._entries.items(), key=lambda item: item[1].total)
-                self._entries = dict(kept)
+            if len(self._entries) >= self._most:
+                self._forget_one()
             entry = self._entries[what, who] = Charge(what, who)
         entry.count += 1
         entry.total += seconds
         entry.longest = max(entry.longest, seconds)
         if seconds >= self._slow_s:
             self._slow.append(SlowCall(what, who, start, seconds))
+
+    def _forget_one(self) -> None:
+        oldest = [self._entries.popitem(last=False) for _ in range(min(LOOKED_AT, len(self._entries)))]
+        smallest = min(oldest, key=lambda item: item[1].total)[0]
+        self._entries.update(item for item in oldest if item[0] != smallest)
 
     def clear(self) -> None:
         """Forget everything."""

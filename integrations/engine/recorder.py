@@ -143,7 +143,9 @@ class Recorder:
         self._names: list[str] = []
         self._verified = np.zeros(0, np.int64)
         self._deferred = np.zeros(0, np.int64)
-        self._waited: list[Waits] = []
+        # A heap of (badness, number, what waited): the least bad first.
+        self._waited: list[tuple[int, int, int, Waits]] = []
+        self._left = 0
 
     @property
     def steps(self) -> int:
@@ -164,9 +166,10 @@ class Recorder:
     def left(self, row: int) -> None:
         """The request in `row` is over."""
         if self._verified[row] or self._deferred[row]:
-            self._waited.append(self._waits_of(row))
-            if len(self._waited) > 2 * MAX_WAITS:
-                self._waited = heapq.nlargest(MAX_WAITS, self._waited, key=_badness)
+            waits = self._waits_of(row)
+            self._left += 1
+            keep = heapq.heappush if len(self._waited) < MAX_WAITS else heapq.heappushpop
+            keep(self._waited, (*_badness(waits), self._left, waits))
         self._names[row] = ""
         self._verified[row] = self._deferred[row] = 0
 
@@ -213,7 +216,9 @@ class Recorder:
     def waits(self, most: int = 5) -> list[Waits]:
         """The requests that were without a mask in the most steps, those with the most deferrals first."""
         late = np.flatnonzero(self._verified + self._deferred).tolist()
-        return heapq.nlargest(most, [*self._waited, *map(self._waits_of, late)], key=_badness)
+        return heapq.nlargest(
+            most, [*(waited[-1] for waited in self._waited), *map(self._waits_of, late)], key=_badness
+        )
 
     def _waits_of(self, row: int) -> Waits:
         return Waits(self._names[row], int(self._verified[row]), int(self._deferred[row]))
