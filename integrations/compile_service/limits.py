@@ -41,9 +41,9 @@ class ServiceLimits:
     #: UTF-8 bytes of a grammar's text. Past it `submit` raises `GrammarTextTooLarge`. It takes the caller about
     #: 3 ms for each megabyte.
     max_text_bytes: int = 4 << 20
-    #: Bytes of the specifications asked about last (those of 256 characters and more) that are remembered, with what
-    #: was made of them, so that the same one is not checked and packed again: 10 us instead of 0.6 ms for 12 kB, 0.6
-    #: instead of 3 ms for 0.9 MB. Past it the oldest ones go.
+    #: Bytes of the specifications asked about last that are remembered, with what was made of them, so that the same
+    #: one is not checked and packed again: 10 us instead of 0.6 ms for 12 kB, 0.6 instead of 3 ms for 0.9 MB. Past it
+    #: the oldest ones go.
     max_admitted_bytes: int = 16 << 20
     #: JSON texts up to this size are parsed by `submit` already, so that a syntax error is known at once; about
     #: 0.2 ms for this many bytes. Larger ones are parsed in the worker alone.

@@ -95,7 +95,7 @@ class Steps:
     times: npt.NDArray[np.float64]
     #: Rows by outcome, int64[steps, len(OUTCOMES)].
     outcomes: npt.NDArray[np.int64]
-    #: Units of fuel that `plan` and `settle` spent, int64.
+    #: Units of fuel that `plan`, `settle` and `advance` spent, int64.
     fuel: npt.NDArray[np.int64]
     #: Tokens taken without logits because they were the only legal ones; tokens that went through a forward pass beside
     #: another one of the same row; and forward passes, 0 or 1; int32.
@@ -124,7 +124,7 @@ class Recorder:
     """The last `capacity` steps, in a ring allocated once (124 bytes a step), and sums over all steps.
 
     `charges` holds calls by request: "seat" (a request into its slot), "prefill", "on_token", "collect" (Python's
-    garbage collector, between steps).
+    garbage collector, between steps or in forward passes).
     """
 
     def __init__(self, capacity: int = 65_536, charges: Charges | None = None) -> None:
