@@ -138,42 +138,48 @@ def results_table(results: dict[str, dict[str, Any]]) -> str:
 def run_all(
     vocabulary: Any, split: Callable[[str], list[int]], options: argparse.Namespace, settings: Settings
 ) -> dict[str, dict[str, Any]]:
-    """All scenarios with all back ends, one back end after the other."""
+    """All scenarios with all back ends, which take turns, so that what is compared was measured in the same minutes."""
     chosen = scenarios(options.scenarios, options.hard)
     results: dict[str, dict[str, Any]] = {scenario.name: {} for scenario in chosen}
-    for name in options.backends:
-        back_end = BackEnd(name, vocabulary, options.tokenizer, options.budget_us)
-        controls: dict[str, dict[str, float]] = {}
+    back_ends: list[BackEnd] = []
+    controls: dict[tuple[str, str], dict[str, float]] = {}
 
-        def measure(scenario: Scenario) -> Measured:
-            measured = run(back_end, scenario, split, settings)  # noqa: B023
-            gc.collect()  # the engine: requests that are left in it refer to it, and its logits are 128 MB and more
-            if scenario.is_control:
-                controls[scenario.name] = percentiles(measured.victims)  # noqa: B023
-            return measured
+    def measure(scenario: Scenario, back_end: BackEnd) -> Measured:
+        measured = run(back_end, scenario, split, settings)
+        gc.collect()  # the engine: requests that are left in it refer to it, and its logits are 128 MB and more
+        if scenario.is_control:
+            controls[back_end.name, scenario.name] = percentiles(measured.victims)
+        return measured
 
-        try:
-            for scenario in chosen:
-                left_out = options.check and name != "stepmask" and scenario.name not in CHECKED
-                if left_out or not scenario.fits(back_end):
-                    continue
-                measured, amplified = Measured(), []
-                for number in range(1 if scenario.is_control else options.rounds):
+    def left_out(scenario: Scenario, back_end: BackEnd) -> bool:
+        is_peers = options.check and back_end.name != "stepmask"
+        return (is_peers and scenario.name not in CHECKED) or not scenario.fits(back_end)
+
+    try:
+        for name in options.backends:
+            back_ends.append(BackEnd(name, vocabulary, options.tokenizer, options.budget_us))
+        for scenario in chosen:
+            gathered: dict[str, tuple[Measured, list[float]]] = {}
+            for number in range(1 if scenario.is_control else options.rounds):
+                for back_end in back_ends:
+                    if left_out(scenario, back_end):
+                        continue
                     if options.rounds > 1 and not scenario.is_control:
-                        measure(next(one for one in chosen if one.name == scenario.control))
-                    found = measure(scenario)
-                    control = controls[scenario.name if scenario.is_control else scenario.control]
-                    if found.victims and control["count"]:
-                        amplified.append(percentiles(found.victims)["p99"] / control["p99"])
+                        measure(next(one for one in chosen if one.name == scenario.control), back_end)
+                    found = measure(scenario, back_end)
+                    measured, amplified = gathered.setdefault(back_end.name, (found, []))
                     if number:
                         measured.add(found)
-                    else:
-                        measured = found
+                    control = controls[back_end.name, scenario.name if scenario.is_control else scenario.control]
+                    if found.victims and control["count"]:
+                        amplified.append(percentiles(found.victims)["p99"] / control["p99"])
+            for name, (measured, amplified) in gathered.items():
                 results[scenario.name][name] = entry_of(measured, amplified)
                 print(f"{scenario.name}, {name}: done", flush=True)
                 if options.report:
                     print(measured.report, flush=True)
-        finally:
+    finally:
+        for back_end in back_ends:
             back_end.close()
     return results
 
