@@ -20,7 +20,8 @@ Prints step times, the time between two tokens of unconstrained rows, the step t
 and in every other step as processor time: `cpu`), stall amplification (the p99 between tokens over that of *alone* of
 the same back end), outcomes of rows, overruns (steps whose counted work passed the budget) and the most fuel that any
 step spent. p99.9 is near the maximum where there are fewer than 1,000 values. On a machine that does other things as
-well only `cpu` and the counts mean anything; where its speed changes, see `--rounds`.
+well only `cpu` and the counts mean anything; as its speed changes, *alone* is measured again every minute, and see
+`--rounds`.
 Writes bench/out/step-budget.json and .png.
 `--quick` takes a few seconds and needs no tokenizer. `--check` asks of a quiet machine what is claimed: no overruns,
 the budget kept in time, no victims, a warm step beside the best peer's. Everything:
@@ -38,6 +39,7 @@ import gc
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,8 @@ NAMES = (
 MIXED = 120
 #: Steps before *steady* is timed, at least: three answers of each row.
 KNOWN_WARM = 100
+#: Seconds after which a control is measured again before a scenario is compared with it: the machine's speed changes.
+CONTROL_AGE_S = 60
 #: What --check leaves to the peers.
 CHECKED = ("alone", "alone, texts", "mix", "steady", "fresh", "burst", "texts")
 
@@ -142,14 +146,23 @@ def run_all(
     chosen = scenarios(options.scenarios, options.hard)
     results: dict[str, dict[str, Any]] = {scenario.name: {} for scenario in chosen}
     back_ends: list[BackEnd] = []
-    controls: dict[tuple[str, str], dict[str, float]] = {}
+    controls: dict[tuple[str, str], tuple[float, dict[str, float]]] = {}
+    by_name = {scenario.name: scenario for scenario in chosen}
 
     def measure(scenario: Scenario, back_end: BackEnd) -> Measured:
         measured = run(back_end, scenario, split, settings)
         gc.collect()  # the engine: requests that are left in it refer to it, and its logits are 128 MB and more
         if scenario.is_control:
-            controls[back_end.name, scenario.name] = percentiles(measured.victims)
+            controls[back_end.name, scenario.name] = time.monotonic(), percentiles(measured.victims)
         return measured
+
+    def control_of(scenario: Scenario, back_end: BackEnd) -> dict[str, float]:
+        """What it is compared with, of this minute."""
+        at, control = controls[back_end.name, scenario.control]
+        if options.rounds > 1 or time.monotonic() - at > CONTROL_AGE_S:
+            measure(by_name[scenario.control], back_end)
+            at, control = controls[back_end.name, scenario.control]
+        return control
 
     def left_out(scenario: Scenario, back_end: BackEnd) -> bool:
         is_peers = options.check and back_end.name != "stepmask"
@@ -164,13 +177,12 @@ def run_all(
                 for back_end in back_ends:
                     if left_out(scenario, back_end):
                         continue
-                    if options.rounds > 1 and not scenario.is_control:
-                        measure(next(one for one in chosen if one.name == scenario.control), back_end)
+                    control = None if scenario.is_control else control_of(scenario, back_end)
                     found = measure(scenario, back_end)
+                    control = control or controls[back_end.name, scenario.name][1]
                     measured, amplified = gathered.setdefault(back_end.name, (found, []))
                     if number:
                         measured.add(found)
-                    control = controls[back_end.name, scenario.name if scenario.is_control else scenario.control]
                     if found.victims and control["count"]:
                         amplified.append(percentiles(found.victims)["p99"] / control["p99"])
             for name, (measured, amplified) in gathered.items():
