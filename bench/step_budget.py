@@ -177,13 +177,14 @@ def run_all(
                 for back_end in back_ends:
                     if left_out(scenario, back_end):
                         continue
-                    control = None if scenario.is_control else control_of(scenario, back_end)
+                    control = {} if scenario.is_control else control_of(scenario, back_end)
                     found = measure(scenario, back_end)
-                    control = control or controls[back_end.name, scenario.name][1]
                     measured, amplified = gathered.setdefault(back_end.name, (found, []))
                     if number:
                         measured.add(found)
-                    if found.victims and control["count"]:
+                    if scenario.is_control:
+                        amplified.append(1.0)
+                    elif found.victims and control["count"]:
                         amplified.append(percentiles(found.victims)["p99"] / control["p99"])
             for name, (measured, amplified) in gathered.items():
                 results[scenario.name][name] = entry_of(measured, amplified)
@@ -268,7 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--evict-mb", type=int, default=32, help="megabytes streamed in each forward pass (32)")
     parser.add_argument("--fresh-ms", type=float, default=5.0, help="between two fresh schemas, milliseconds (5)")
     parser.add_argument("--warm", type=int, default=100, help="untimed steps before each scenario (100)")
-    parser.add_argument("--steps", type=int, default=1000, help="timed steps of each scenario (1000)")
+    parser.add_argument("--steps", type=int, help="timed steps of each scenario (1000; with --check 60, --quick 30)")
     parser.add_argument(
         "--rounds", type=int, default=1, metavar="N",
         help="each scenario so often, right after what it is compared with; the median amplification counts (1)",
@@ -278,15 +279,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--no-plot", action="store_true", help="write no plot (then matplotlib is not needed)")
     parser.add_argument("--quick", action="store_true", help="a few seconds: 8 rows, few steps, a vocabulary of bytes")
     parser.add_argument(
-        "--check", action="store_true", help="some 3 minutes: 256 rows, all hard inputs, peers in a few scenarios"
+        "--check", action="store_true", help="some 7 minutes: 256 rows, all hard inputs, peers in a few scenarios"
     )
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="instead: random traffic with random faults")
     options = parser.parse_args(arguments)
     if options.quick:
-        options.batch, options.warm, options.steps, options.forward_ms, options.evict_mb = [8], 5, 30, [1.0], 1
+        options.batch, options.warm, options.forward_ms, options.evict_mb = [8], 5, [1.0], 1
     if options.check:
-        options.batch, options.warm, options.steps, options.forward_ms, options.hard = [256], 30, 60, [8.0], ["all"]
+        options.batch, options.warm, options.forward_ms, options.hard = [256], 30, [8.0], ["all"]
         options.backends = [name for name in options.backends if not name.startswith("stepmask,")]
+    options.steps = options.steps or (60 if options.check else 30 if options.quick else 1000)
     if options.hard == ["all"]:
         options.hard = None
     split: Callable[[str], list[int]]

@@ -137,8 +137,8 @@ def start_helper(
         pass_fds=(theirs.fileno(),),
         env=None if environment is None else {**os.environ, **environment},
     )
-    # From here rather than by itself: by the time it runs its program, it has held the step's processor for 10 ms.
-    with contextlib.suppress(OSError):  # it has ended
+    # From here rather than by itself: an interpreter that starts would hold the step's processor until it came to that.
+    with contextlib.suppress(OSError):  # it has ended already
         if spare_processors and hasattr(os, "sched_setaffinity"):
             own = sorted(os.sched_getaffinity(0))
             os.sched_setaffinity(helper.pid, own[spare_processors:] or own)

@@ -163,12 +163,9 @@ def _walk_trie(batch, grammar, automaton, lazy, vocabulary, packed, kind, fuel):
         if packed & TOKEN_ENDS != 0 and _may_end_token(batch, grammar, depth + 1):
             if inner:
                 fuel = add_suffix_tokens(vocabulary, job, kind, sets, child - 1, fuel, total)
-                if load_i64(job, J_SUFFIX) != 0:
-                    # It comes to this node again.
-                    store_i64(children, depth, (child - 1) | (end << 32))
-                    store_i64(job, J_PATH_LENGTH, depth)
-                    store_i64(job, J_UNFINISHED, 1)
-                    return fuel
+                if load_i64(job, J_SUFFIX) != 0:  # the fuel is spent: it comes to this node again
+                    child -= 1
+                    continue
             else:
                 add_tokens(vocabulary, child - 1, packed, total)
         if packed & (0xFFFF << 16) != 0:

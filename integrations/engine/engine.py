@@ -190,8 +190,10 @@ class Engine:
 
     def _collect(self) -> None:
         """Garbage whose time has come, unless the collector is not the engine's."""
+        if self._collector is None:
+            return
         start = self._clock.read()
-        if self._collector is not None and self._collector.between_steps():
+        if self._collector.between_steps():
             self.recorder.charges.add("collect", "garbage collector", self._clock.read() - start, start)
 
     def _is_done(self) -> bool:

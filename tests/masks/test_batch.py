@@ -449,26 +449,6 @@ def test_unfinished_masks_of_state_sets_whose_numbers_others_get(monkeypatch: py
     assert planned(batch, plan, 0) == tokens_of(fresh.mask())
 
 
-def test_the_first_recursive_grammar_disturbs_nobody() -> None:
-    """Its memory is there from the beginning: what others have begun goes on, with no more work than without it."""
-
-    def works(grammar: CompiledGrammar, comes: bool) -> int:
-        batch = Batch(VOCABULARY, 2, 0.0)
-        slot = batch.add(grammar)
-        assert not batch.plan(rows(slot)).all_ready
-        begun = batch.counters["work"]
-        if comes:
-            batch.remove(batch.add(MIXED[-1]))
-        begun -= batch.counters["work"]
-        while not (plan := batch.plan(rows(slot))).all_ready:
-            pass
-        assert planned(batch, plan, 0) == tokens_of(grammar.matcher().mask())
-        return batch.counters["work"] + begun
-
-    for grammar in GRAMMARS[4:]:
-        assert works(grammar, True) == works(grammar, False)
-
-
 def test_more_grammars_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Grammars without sequences go, their unfinished masks with them; those that come again are as new."""
     monkeypatch.setattr(slots_module, "MAX_IDLE_GRAMMARS", 64)

@@ -334,3 +334,23 @@ def test_a_small_share_is_served_at_last() -> None:
         for row in np.flatnonzero(plan.status == READY).tolist():
             batch.remove(int(slots[row]))
             slots[row] = batch.add(GRAMMARS[int(rng.integers(4))])
+
+
+def test_the_first_recursive_grammar_disturbs_nobody() -> None:
+    """Its memory is there from the beginning: what others have begun goes on, with no more work than without it."""
+
+    def works(grammar: CompiledGrammar, comes: bool) -> int:
+        batch = Batch(VOCABULARY, 2, 0.0)
+        slots = np.array([batch.add(grammar)], np.int32)
+        assert not batch.plan(slots).all_ready
+        begun = batch.counters["work"]
+        if comes:
+            batch.remove(batch.add(GRAMMARS[9]))
+        begun -= batch.counters["work"]
+        while not batch.plan(slots).all_ready:
+            pass
+        assert tokens_of(batch.mask(int(slots[0]))) == tokens_of(grammar.matcher().mask())
+        return batch.counters["work"] + begun
+
+    for grammar in GRAMMARS[4:6]:
+        assert works(grammar, True) == works(grammar, False)
